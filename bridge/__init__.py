@@ -1,0 +1,1 @@
+"""The bridge: Slurm on Kubernetes, one platform, one quota ledger."""

@@ -1,0 +1,1 @@
+"""Workloads to plan: order and fit. Pure."""

@@ -1,0 +1,1 @@
+"""Nodes and workers to plan: placement, scaling and drain rules. Pure."""

@@ -1,0 +1,1 @@
+"""sbridge: the command line. Talks to the API only."""

@@ -1,0 +1,1 @@
+"""The cycle: observe, plan, act."""

@@ -1,0 +1,1 @@
+"""The four custom resources as pydantic models, and the generator of crds/."""

@@ -1,0 +1,1 @@
+"""The quota ledger: append-only SQL journal. Nothing outside this package writes its tables."""

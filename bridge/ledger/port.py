@@ -1,0 +1,146 @@
+"""The ledger as the controller sees it. One implementation: bridge.ledger.journal over SQLAlchemy Core.
+
+Every write names its transfer: (workload, attempt, step). The same transfer again changes nothing and returns
+the first result. Every write carries the leader's epoch; an older one raises StaleLeaderError.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bridge.quota.model import FlavorName, TeamName
+from bridge.workloads.model import Grant, NodeName, System, Workload, WorkloadId
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the append-only journal."""
+
+    seq: int
+    at_ms: int
+    epoch: int
+    step: str  # reserve | run | adjust | release | void | adopt | capacity | intent | settle | note
+    workload: WorkloadId | None
+    attempt: int | None
+    team: TeamName | None
+    flavor: FlavorName | None
+    system: System | None
+    gpus: int  # signed change of what the team holds
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRow:
+    """GPUs of one node in exactly one column each: the five sum to `total`."""
+
+    node: NodeName
+    flavor: FlavorName
+    total: int
+    worker: int
+    pods: int
+    unmanaged: int
+    idle: int
+    unavailable: int
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An act that was recorded before it was sent (submit, cancel) and is settled by looking."""
+
+    id: str  # e.g. "submit/job-<uid>/1", "cancel/<workload>"
+    kind: str
+    workload: WorkloadId
+    at_ms: int
+    detail: Mapping[str, object]
+    settled_ms: int | None = None
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Exact integral of what was held, in GPU-milliseconds, over the grants' RUNNING time."""
+
+    team: TeamName
+    system: System
+    flavor: FlavorName
+    gpu_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A discrepancy that verify found."""
+
+    text: str
+
+
+class Ledger(Protocol):
+    """Quota holds, capacity, intents and their history. Durable when a call returns."""
+
+    def open_epoch(self, epoch: int, holder: str) -> None:
+        """Take over as leader. An epoch not above the recorded one raises StaleLeaderError (equal + same holder is fine)."""
+        ...
+
+    def reserve(self, workload: Workload, placement: Mapping[NodeName, int], *, at_ms: int) -> Grant:
+        """Grant the next attempt of `workload` as reserved; when an attempt holds already, return that one unchanged."""
+        ...
+
+    def run(self, workload: WorkloadId, attempt: int, *, gpus: int, placement: Mapping[NodeName, int], at_ms: int) -> Grant:
+        """reserved -> running with what was really allocated (may differ from the request); `at_ms` = real start."""
+        ...
+
+    def release(self, workload: WorkloadId, attempt: int, *, at_ms: int, note: str = "") -> Grant:
+        """running (or reserved) -> released; `at_ms` = real end. Releasing twice changes nothing; beyond the charge is refused."""
+        ...
+
+    def void(self, workload: WorkloadId, attempt: int, *, at_ms: int, note: str) -> Grant:
+        """reserved -> voided: it never ran."""
+        ...
+
+    def adopt(self, workload: Workload, placement: Mapping[NodeName, int], *, at_ms: int, note: str) -> Grant:
+        """Charge something found running without a grant (e.g. after a lost ledger); may exceed quota."""
+        ...
+
+    def intend(self, intent: Intent) -> Intent:
+        """Record an intent; the same id again returns the first one."""
+        ...
+
+    def settle(self, intent_id: str, *, outcome: str, at_ms: int) -> Intent:
+        """Close an intent; settling twice keeps the first outcome."""
+        ...
+
+    def capacity(self, rows: Sequence[CapacityRow], *, at_ms: int) -> int:
+        """Record the nodes whose row changed (columns checked to sum to total); return how many entries were written."""
+        ...
+
+    def note(self, workload: WorkloadId, text: str, *, at_ms: int) -> None:
+        """Append a line to a workload's history; the same text as its last note writes nothing."""
+        ...
+
+    def grants(self, *, holding: bool = True) -> Sequence[Grant]:
+        """Grants that hold now (or, holding=False, all of them)."""
+        ...
+
+    def intents(self, *, open_only: bool = True) -> Sequence[Intent]:
+        """Intents not yet settled (or all)."""
+        ...
+
+    def capacity_rows(self) -> Sequence[CapacityRow]:
+        """Latest capacity row of every node."""
+        ...
+
+    def history(self, workload: WorkloadId) -> Sequence[Entry]:
+        """Every entry of one workload, oldest first."""
+        ...
+
+    def log(self, *, after_seq: int = 0, limit: int = 100) -> Sequence[Entry]:
+        """Entries in order."""
+        ...
+
+    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
+        """GPU-ms that were held in the running state within the window, exact to the millisecond."""
+        ...
+
+    def verify(self) -> Sequence[Problem]:
+        """Recompute every balance and grant from entry 1; an empty result is the proof."""
+        ...

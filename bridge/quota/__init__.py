@@ -1,0 +1,1 @@
+"""Quota arithmetic over the team tree. Pure: imports only the standard library."""
