@@ -1,0 +1,187 @@
+"""GPU pods to workloads, and what a pod's own status says about its life. Times in milliseconds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from bridge import wellknown
+from bridge.quota.model import TeamName
+from bridge.workloads import scheduling
+from bridge.workloads.flavors import Flavors, FlavorSpec
+from bridge.workloads.model import NodeName, System, Workload, WorkloadId
+from bridge.workloads.reasons import Reason, Waiting
+from bridge.workloads.tenants import Tenants
+
+Object = dict[str, Any]
+
+
+class PodLife(StrEnum):
+    """Where a pod stands with regard to its charge."""
+
+    GATED = "gated"
+    STARTING = "starting"  # ungated, no container has run yet
+    RUNNING = "running"  # a container has started; deletion in progress is still running
+    ENDED = "ended"  # phase Succeeded or Failed: its containers have stopped
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """Devices of one resource that a pod asks for."""
+
+    resource: str
+    gpus: int
+
+
+def workload_id(pod: Object) -> WorkloadId:
+    """Name a pod's workload by its UID."""
+    return WorkloadId(f"pod/{pod['metadata']['uid']}")
+
+
+def request(pod: Object, resources: Iterable[str]) -> PodRequest | None:
+    """Return the effective GPU request: the larger of all containers together and any init container.
+
+    The rule is Kubernetes' own for init containers (restartable ones count with the containers).
+    """
+    wanted: dict[str, int] = {}
+    for resource in resources:
+        running = sum(_asks(c, resource) for c in _containers(pod))
+        sidecars = sum(_asks(c, resource) for c in _init_containers(pod) if c.get("restartPolicy") == "Always")
+        initial = max((_asks(c, resource) for c in _init_containers(pod)), default=0)
+        total = max(running + sidecars, initial)
+        if total:
+            wanted[resource] = total
+    if not wanted:
+        return None
+    resource = sorted(wanted)[0]
+    return PodRequest(resource, wanted[resource])
+
+
+def life(pod: Object) -> PodLife:
+    """Classify a pod by its phase, gates and container statuses."""
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return PodLife.ENDED
+    if gated(pod):
+        return PodLife.GATED
+    return PodLife.STARTING if started_ms(pod) is None else PodLife.RUNNING
+
+
+def gated(pod: Object) -> bool:
+    """Return whether the quota gate still holds the pod."""
+    gates = pod.get("spec", {}).get("schedulingGates") or []
+    return any(gate.get("name") == wellknown.QUOTA_GATE for gate in gates)
+
+
+def deleting(pod: Object) -> bool:
+    """Return whether deletion has begun; the pod still holds what it holds."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def node(pod: Object) -> NodeName | None:
+    """Return the node a pod is bound to."""
+    name = pod.get("spec", {}).get("nodeName")
+    return NodeName(name) if name else None
+
+
+def started_ms(pod: Object) -> int | None:
+    """Return when the first container (init ones included) started, None before."""
+    times = [t for status in _statuses(pod) for t in _times(status, "startedAt")]
+    return min(times, default=None)
+
+
+def ended_ms(pod: Object) -> int | None:
+    """Return when the last container stopped; None while one may still run or none has ended."""
+    statuses = _statuses(pod)
+    if any((status.get("state") or {}).get("running") for status in statuses):
+        return None
+    return max((t for status in statuses for t in _times(status, "finishedAt")), default=None)
+
+
+def flavor_of(pod: Object, flavors: Flavors) -> tuple[FlavorSpec, int] | Waiting:
+    """Return the flavor a pod means and how many devices, or why there is no such flavor."""
+    asked = request(pod, flavors.resources)
+    if asked is None:
+        known = ", ".join(sorted(flavors.resources)) or "none"
+        return Waiting(Reason.NO_SUCH_FLAVOR, f"asks for no GPU resource that a flavor counts; counted: {known}", final=True)
+    flavor = flavors.for_pod(asked.resource, pod["spec"].get("nodeSelector") or {})
+    if flavor is None:
+        known = ", ".join(sorted(flavors.names)) or "none"
+        return Waiting(
+            Reason.NO_SUCH_FLAVOR,
+            f"resource {asked.resource} with this nodeSelector is no flavor's; flavors: {known}; set the flavor's nodeSelector",
+            final=True,
+        )
+    return flavor, asked.gpus
+
+
+def team_of(pod: Object, namespaces: Mapping[str, Object]) -> str:
+    """Return the team a pod belongs to: its stamped label, else its namespace's."""
+    labels = pod["metadata"].get("labels") or {}
+    if wellknown.TEAM_LABEL in labels:
+        return str(labels[wellknown.TEAM_LABEL])
+    space = namespaces.get(pod["metadata"]["namespace"], {})
+    return str((space.get("metadata", {}).get("labels") or {}).get(wellknown.TEAM_LABEL, ""))
+
+
+def workload(
+    pod: Object, namespaces: Mapping[str, Object], nodes: Mapping[NodeName, Object], tenants: Tenants, flavors: Flavors
+) -> Workload | Waiting:
+    """Translate a pod's request, or say in one sentence why it cannot be admitted."""
+    team = team_of(pod, namespaces)
+    tenant = tenants.named(team)
+    if tenant is None:
+        known = ", ".join(t.name for t in tenants.teams) or "none"
+        return Waiting(Reason.UNKNOWN_TEAM, f"namespace label names team {team!r}, which does not exist; teams: {known}", final=True)
+    found = flavor_of(pod, flavors)
+    if isinstance(found, Waiting):
+        return found
+    flavor, gpus = found
+    return Workload(
+        id=workload_id(pod),
+        system=System.KUBERNETES,
+        team=TeamName(team),
+        flavor=flavor.name,
+        nodes=1,
+        gpus_per_node=gpus,
+        submitted_ms=parse_ms(pod["metadata"]["creationTimestamp"]),
+        priority=int(pod["spec"].get("priority") or 0),
+        user=str((pod["metadata"].get("annotations") or {}).get(wellknown.SUBMITTED_BY, "")),
+        name=f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        within_nodes=scheduling.allowed_nodes(pod["spec"], nodes),
+    )
+
+
+def parse_ms(stamp: str) -> int:
+    """Parse an RFC 3339 time of the API server into milliseconds since the epoch."""
+    return int(datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() * 1000)
+
+
+def _containers(pod: Object) -> list[Object]:
+    return pod.get("spec", {}).get("containers") or []
+
+
+def _init_containers(pod: Object) -> list[Object]:
+    return pod.get("spec", {}).get("initContainers") or []
+
+
+def _asks(container: Object, resource: str) -> int:
+    resources = container.get("resources") or {}
+    amount = (resources.get("limits") or {}).get(resource, (resources.get("requests") or {}).get(resource, 0))
+    return int(amount)
+
+
+def _statuses(pod: Object) -> list[Object]:
+    status = pod.get("status", {})
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def _times(status: Object, field: str) -> list[int]:
+    """Collect `startedAt` or `finishedAt` of a container's current and last state."""
+    found = []
+    for state in (status.get("state") or {}, status.get("lastState") or {}):
+        for kind in ("running", "terminated"):
+            stamp = (state.get(kind) or {}).get(field)
+            if stamp:
+                found.append(parse_ms(stamp))
+    return found
