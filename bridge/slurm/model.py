@@ -89,6 +89,8 @@ class SlurmJob:
     requested_nodes: tuple[str, ...] = ()
     exclusive: bool = False
     comment: str = ""  # the user's own Comment field
+    dependency: str = ""  # what is left of --dependency; slurmctld removes what is satisfied
+    eligible_ms: int | None = None  # --begin, when it lies in the future of the submission
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     UNKNOWN_TEAM = "UnknownTeam"
     NOT_A_MEMBER = "NotAMember"
     UNSUPPORTED = "Unsupported"  # a field that cannot run in Slurm; the text names it
+    IN_SLURM = "WaitsInSlurm"  # a dependency or a begin time of the job's own; not ready to be granted
     STUCK = "NotStartedInTime"  # Slurm kept it pending after its release; the text has Slurm's own reason
     OUTAGE = "SystemUnreachable"  # one of the two systems cannot be read, so nothing is decided
 

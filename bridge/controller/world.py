@@ -1,0 +1,91 @@
+"""What one cycle sees, frozen: both systems, the settings people made, and the ledger. Nothing here reads anything.
+
+`ok` False means unknown: the planner then neither releases nor starts nor removes anything of that system (N1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.kube.port import Object
+from bridge.ledger.port import Intent
+from bridge.quota.model import TeamName
+from bridge.quota.tree import Tree
+from bridge.slurm.model import SlurmJob, SlurmNode
+from bridge.workloads.flavors import Flavors
+from bridge.workloads.model import Grant, NodeName, WorkloadId
+from bridge.workloads.tenants import Tenants
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """One slurmctld as last read. `missing_ms`: workloads with a hold whose job a good read did not have, since when.
+
+    `released_ms`: workloads seen pending and not held, since when. `empty_since_ms`: the whole job list is empty
+    where it was not before, since when: slurmctld may have lost its state, or may still be reading it.
+    """
+
+    cluster: str
+    ok: bool
+    read_ms: int
+    jobs: tuple[SlurmJob, ...] = ()
+    nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
+    error: str = ""
+    missing_ms: Mapping[WorkloadId, int] = field(default_factory=dict)
+    released_ms: Mapping[WorkloadId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeView:
+    """Kubernetes as the reflectors hold it. `gone` keeps the last state of pods deleted a short while ago, by UID."""
+
+    ok: bool
+    nodes: Mapping[NodeName, Object] = field(default_factory=dict)
+    namespaces: Mapping[str, Object] = field(default_factory=dict)
+    pods: tuple[Object, ...] = ()
+    jobs: tuple[Object, ...] = ()
+    gone: Mapping[str, Object] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSetView:
+    """A NodeSet as the planner needs it."""
+
+    name: str
+    namespace: str
+    cluster: str
+    flavor: str
+    min: int
+    max: int | None
+    idle_after_s: int
+    node_selector: Mapping[str, str]
+    object: Object
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What people configured, parsed. `problems` names every object that was left out and why."""
+
+    tree: Tree
+    tenants: Tenants
+    flavors: Flavors
+    nodesets: tuple[NodeSetView, ...] = ()
+    cluster: str = ""  # the SlurmCluster's name; one per bridge for now
+    cluster_namespace: str = ""
+    problems: tuple[str, ...] = ()
+    fallback_team: TeamName = TeamName("unassigned")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that one plan is made from."""
+
+    now_ms: int
+    kube: KubeView
+    slurm: SlurmView
+    settings: Settings
+    grants: tuple[Grant, ...]
+    intents: Mapping[str, Intent] = field(default_factory=dict)
+    capacity: Mapping[NodeName, Any] = field(default_factory=dict)
