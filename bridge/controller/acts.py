@@ -8,6 +8,7 @@ from bridge.ledger.port import CapacityRow, Intent
 from bridge.slurm.model import JobSpec
 from bridge.slurm.port import JobRef
 from bridge.workloads.model import NodeName, Workload, WorkloadId
+from bridge.workloads.tenants import Member
 
 
 # --- ledger writes -----------------------------------------------------------------------------------------
@@ -182,9 +183,11 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class CreateMirror:
-    """Make the pod that follows a batch Job's output."""
+    """Make the pod that follows a batch Job's output file, as the member the job runs as."""
 
-    pod: Object
+    job: Object
+    member: Member
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
