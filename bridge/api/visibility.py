@@ -1,0 +1,49 @@
+"""Who may see and do what. Pure.
+
+Members see their teams' workloads in full and everybody else's as rows without names; admins see everything.
+A workload is cancelled by its owner, who must be in its team, or by an admin.
+"""
+
+from collections.abc import Iterable
+
+from bridge.api.identity import Identity, NotAllowedError
+from bridge.api.views import EntryView, QueueRow
+from bridge.workloads.model import System
+
+
+def sees(identity: Identity, team: str | None) -> bool:
+    """Return True when the caller may see names in `team`; what names no team is for admins."""
+    return identity.admin or team in identity.teams
+
+
+def rows(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
+    """Return every row, others' without names: the queue's order and sums stay true for everybody."""
+    return tuple(row if sees(identity, row.team) else _anonymous(row) for row in found)
+
+
+def own(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
+    """Return the rows that the caller sees in full: only these can be looked up, guessing leaks nothing."""
+    return tuple(row for row in found if sees(identity, row.team))
+
+
+def entry(identity: Identity, shown: EntryView) -> EntryView:
+    """Return a journal entry, without workload and detail when these are another team's."""
+    if shown.workload is None or sees(identity, shown.team):
+        return shown
+    return shown.model_copy(update={"workload": None, "attempt": None, "detail": {}, "hidden": True})
+
+
+def check_cancel(identity: Identity, row: QueueRow) -> None:
+    """Raise NotAllowedError unless the caller owns the workload or is an admin."""
+    owner = identity.slurm_user if row.system is System.SLURM else identity.kubernetes_user
+    if identity.admin or (row.team in identity.teams and owner is not None and owner == row.user):
+        return
+    raise NotAllowedError(
+        f"{row.where or row.id} belongs to {row.user or 'nobody known'} of team {row.team}, "
+        f"you are {identity.name}: only its owner or a platform admin can cancel it"
+    )
+
+
+def _anonymous(row: QueueRow) -> QueueRow:
+    hidden = {"id": "", "name": "", "user": "", "text": "", "where": "", "refs": (), "hidden": True}
+    return row.model_copy(update=hidden)
