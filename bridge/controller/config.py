@@ -1,0 +1,47 @@
+"""Settings of the controller process, from SBRIDGE_* in its environment. Bad values end the start with one sentence."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bridge import wellknown
+from bridge.errors import InvalidInputError
+
+PREFIX = "SBRIDGE_"
+
+
+class Config(BaseModel):
+    """What the process is told; every field is one environment variable, upper case behind SBRIDGE_."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ledger_url: str = "sqlite:////var/lib/slurm-bridge/ledger.db"
+    namespace: str = wellknown.NAMESPACE
+    run_dir: str = "/run/slurm-bridge"  # where the clusters' slurm.conf and slurm.key are written for libslurm
+    api_host: str = "0.0.0.0"  # noqa: S104 -- the Service in front of it is the boundary
+    api_port: Annotated[int, Field(ge=1, le=65535)] = 8080
+    slurm_image: str = ""  # default image of slurmctld, workers and mirrors
+    login_image: str = ""  # default image of login pods (Slurm clients and sbridge)
+    identity: str = ""  # name in the Lease; the pod's name
+    poll_ms: Annotated[int, Field(ge=20, le=1000)] = 250  # slurmctld is asked at least this often
+    busy_poll_ms: Annotated[int, Field(ge=20, le=1000)] = 60  # and this often while granted work is on its way
+    lease_s: Annotated[int, Field(ge=3, le=120)] = 15
+    log_level: str = "info"
+
+
+def load(environment: Mapping[str, str] | None = None) -> Config:
+    """Read SBRIDGE_* variables; an unknown or malformed one raises InvalidInputError naming it."""
+    source = os.environ if environment is None else environment
+    known = {f"{PREFIX}{name.upper()}": name for name in Config.model_fields}
+    values = {}
+    for variable, value in source.items():
+        if variable.startswith(PREFIX) and variable in known:
+            values[known[variable]] = value
+    try:
+        return Config(**values)  # type: ignore[arg-type] -- pydantic parses the strings
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = PREFIX + str(first["loc"][0]).upper()
+        raise InvalidInputError(f"{variable}={first['input']!r}: {first['msg']}; correct it in the Deployment") from error
