@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from bridge.clock import Clock
-from bridge.controller import acts, slurm_acts, kube_acts
+from bridge.controller import acts, kube_acts, slurm_acts
 from bridge.errors import BridgeError, BrokenInvariantError, StaleLeaderError
 from bridge.ledger.port import Ledger
 
