@@ -1,9 +1,8 @@
 """The application: routes, errors as problems, and the three paths that are open to everybody."""
 
-import importlib.metadata
 from collections.abc import Awaitable, Callable
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -16,12 +15,15 @@ from bridge.errors import UnknownStateError
 MAX_BODY_BYTES = 16 * 1024
 """The largest body that any route takes is a reference to a workload."""
 
+_open = APIRouter()
+"""Probes and metrics: no names in them, so no token is asked."""
+
 
 def create_app(source: Source, authenticator: Authenticator, *, clock: Clock | None = None) -> FastAPI:
     """Make the API over a source. The OpenAPI document needs a token like all of /v1."""
     app = FastAPI(
         title="slurm-kube-bridge",
-        version=importlib.metadata.version("slurm-kube-bridge"),
+        version="1",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -31,7 +33,7 @@ def create_app(source: Source, authenticator: Authenticator, *, clock: Clock | N
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.middleware("http")(_no_store)
-    _add_open_routes(app, source)
+    app.include_router(_open)
 
     @app.get("/v1/openapi.json", include_in_schema=False, dependencies=[Depends(routes.caller)])
     def openapi() -> JSONResponse:
@@ -40,28 +42,31 @@ def create_app(source: Source, authenticator: Authenticator, *, clock: Clock | N
     return app
 
 
-def _add_open_routes(app: FastAPI, source: Source) -> None:
-    """Probes and metrics: no names in them, so no token is asked."""
+@_open.get("/healthz", include_in_schema=False)
+def healthz() -> PlainTextResponse:
+    """Answer while the process does."""
+    return PlainTextResponse("ok\n")
 
-    @app.get("/healthz", include_in_schema=False)
-    def healthz() -> PlainTextResponse:
+
+@_open.get("/readyz", include_in_schema=False)
+def readyz(here: routes.Here) -> PlainTextResponse:
+    """Answer 200 once a cycle has seen both systems."""
+    if here.source.ready():
         return PlainTextResponse("ok\n")
+    return PlainTextResponse("no cycle has seen both systems yet\n", status_code=503)
 
-    @app.get("/readyz", include_in_schema=False)
-    def readyz() -> PlainTextResponse:
-        if source.ready():
-            return PlainTextResponse("ok\n")
-        return PlainTextResponse("no cycle has seen both systems yet\n", status_code=503)
 
-    @app.get("/metrics", include_in_schema=False)
-    def metrics_text() -> PlainTextResponse:
-        try:
-            nodes, quota, queue = source.nodes(), source.quota(), source.queue()
-        except UnknownStateError:  # the status families are what an alert on this outage needs
-            nodes, quota, queue = (), (), ()
-        return PlainTextResponse(
-            metrics.render(source.status(), nodes, quota, queue), media_type=metrics.CONTENT_TYPE
-        )
+@_open.get("/metrics", include_in_schema=False)
+def metrics_text(here: routes.Here) -> PlainTextResponse:
+    """Show sums, for Prometheus."""
+    source = here.source
+    try:
+        nodes, quota, queue = source.nodes(), source.quota(), source.queue()
+    except UnknownStateError:  # the status families are what an alert on this outage needs
+        nodes, quota, queue = (), (), ()
+    return PlainTextResponse(
+        metrics.render(source.status(), nodes, quota, queue), media_type=metrics.CONTENT_TYPE
+    )
 
 
 async def _no_store(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

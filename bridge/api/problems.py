@@ -77,6 +77,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.BridgeError, _fault)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _bug)
 
 
 def _raised(_: Request, error: Exception) -> JSONResponse:
@@ -111,3 +112,8 @@ def _http(_: Request, error: Exception) -> JSONResponse:
     response = document(kind, f"{error.detail}; /v1/openapi.json lists what exists")
     response.headers.update(error.headers or {})
     return response
+
+
+def _bug(_: Request, __: Exception) -> JSONResponse:
+    """Tell nothing of what is inside; the server logs the traceback."""
+    return document(INTERNAL, "the bridge failed to answer; its log has the traceback")
