@@ -67,7 +67,9 @@ class Actor:
             case acts.Reserve():
                 self._ledger.reserve(write.workload, write.placement, at_ms=now)
             case acts.Run():
-                self._ledger.run(write.workload, write.attempt, gpus=write.gpus, placement=write.placement, at_ms=write.at_ms)
+                self._ledger.run(
+                    write.workload, write.attempt, gpus=write.gpus, placement=write.placement, at_ms=write.at_ms
+                )
             case acts.Release():
                 self._ledger.release(write.workload, write.attempt, at_ms=write.at_ms, note=write.note)
             case acts.Void():

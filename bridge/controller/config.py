@@ -1,4 +1,4 @@
-"""Settings of the controller process, from SBRIDGE_* in its environment. Bad values end the start with one sentence."""
+"""Settings of the controller process, from SBRIDGE_* in its environment. A bad value ends the start with a sentence."""
 
 import os
 from collections.abc import Mapping
@@ -44,4 +44,5 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         variable = PREFIX + str(first["loc"][0]).upper()
-        raise InvalidInputError(f"{variable}={first['input']!r}: {first['msg']}; correct it in the Deployment") from error
+        told = f"{variable}={first['input']!r}: {first['msg']}; correct it in the Deployment"
+        raise InvalidInputError(told) from error

@@ -46,7 +46,7 @@ def plan(world: World) -> Plan:
     # 6. Cancels that were asked for, until their end is seen.
     cancels = cancel.cancel(world)
     # 7. Tell people where they look.
-    told = [*tell.annotations(world, asked, waits, grants), *tell.conditions(world, asked, waits, grants)]
+    told = [*tell.annotations(world, waits, grants), *tell.conditions(world, waits, grants)]
     # 8. Account for every GPU of every node.
     columns = acts.RecordCapacity(nodes.rows(world, grants, views))
     return Plan(

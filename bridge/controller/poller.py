@@ -34,7 +34,9 @@ class Reading:
 class Poller:
     """Reads one slurmctld for ever. Thread safe."""
 
-    def __init__(self, slurm: Slurm, clock: Clock, *, poll_ms: int, busy_poll_ms: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, slurm: Slurm, clock: Clock, *, poll_ms: int, busy_poll_ms: int, wake: Callable[[], None]
+    ) -> None:
         self._slurm = slurm
         self._clock = clock
         self._poll_s = poll_ms / 1000
@@ -72,7 +74,8 @@ class Poller:
             while self._last.begun < not_before:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return Reading(ok=False, begun=self._last.begun, read_ms=self._last.read_ms, error="no read since our last act")
+                    last = self._last
+                    return Reading(ok=False, begun=last.begun, read_ms=last.read_ms, error="no read since our last act")
                 self._fresh.wait(left)
             return self._last
 

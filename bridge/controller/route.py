@@ -78,7 +78,7 @@ def _one(job: Object, task: SlurmTask | None, mirror: Object | None, world: Worl
 
 # --- deletion ----------------------------------------------------------------------------------------------
 def _let_go(job: Object, task: SlurmTask | None, world: World, routed: Routed) -> None:
-    """Deleting a Job cancels its Slurm job; the finalizer goes when the end was seen, or nothing was ever sent."""
+    """Cancel a deleted Job's Slurm job; drop the finalizer when the end was seen, or nothing was ever sent."""
     if task is not None and states.phase(task.job.state, task.job.flags) is not Phase.ENDED:
         routed.slurm.append(acts.CancelJob(task.ref, "its Job is deleted"))
         return
@@ -146,8 +146,8 @@ def _lost(job: Object, world: World, sent: int, routed: Routed) -> bool:
     started = (job.get("status") or {}).get("ready")
     if sent < MAX_SUBMISSIONS and not started:
         return True
-    told = JobTold(JobPhase.FAILED, "LostBySlurm", "slurmctld no longer knows the job; what it did is in its output file")
-    _tell(job, told, world, routed)
+    message = "slurmctld no longer knows the job; what it did is in its output file"
+    _tell(job, JobTold(JobPhase.FAILED, "LostBySlurm", message), world, routed)
     return False
 
 
@@ -169,7 +169,8 @@ def owner(job: Object, world: World) -> tuple[Tenant, Member] | Waiting:
     tenant = world.settings.tenants.named(team)
     if tenant is None:
         known = ", ".join(t.name for t in world.settings.tenants.teams) or "none"
-        return Waiting(Reason.UNKNOWN_TEAM, f"namespace label names team {team!r}, which does not exist; teams: {known}")
+        told = f"namespace label names team {team!r}, which does not exist; teams: {known}"
+        return Waiting(Reason.UNKNOWN_TEAM, told, final=True)
     user = str((job["metadata"].get("annotations") or {}).get(wellknown.SUBMITTED_BY, ""))
     member = world.settings.tenants.runs_as(tenant, user)
     if member is None:
@@ -215,16 +216,17 @@ def told_of(job: Object, task: SlurmTask, phase: Phase, *, late: bool) -> JobTol
     record = task.job
     match phase:
         case Phase.WAITING:
-            return JobTold(JobPhase.WAITING, "Waiting", record.comment_text or "waits in Slurm", failures=record.restart_count)
+            message = record.comment_text or "waits in Slurm"
+            return JobTold(JobPhase.WAITING, "Waiting", message, failures=record.restart_count)
         case Phase.RUNNING | Phase.ENDING:
             message = f"Slurm job {record.job_id} on {', '.join(record.nodes)}"
             return JobTold(JobPhase.RUNNING, "Granted", message, record.start_ms, failures=record.restart_count)
         case Phase.ENDED if _retries(job, task, phase):
             return None
         case Phase.ENDED if record.state is JobState.COMPLETED:
-            return JobTold(
-                JobPhase.SUCCEEDED, "Completed", f"Slurm job {record.job_id}", record.start_ms, record.end_ms, record.restart_count
-            )
+            message = f"Slurm job {record.job_id}"
+            times = (record.start_ms, record.end_ms)
+            return JobTold(JobPhase.SUCCEEDED, "Completed", message, *times, record.restart_count)
         case Phase.ENDED:
             return _failure(record.state, task, late=late)
         case _:

@@ -42,7 +42,7 @@ def settle(world: World) -> tuple[list[acts.LedgerWrite], list[acts.SlurmAct]]:
     held = {grant.workload for grant in world.grants}
     if world.slurm.ok:
         writes += list(_adopt_jobs(world, held))
-        slurm_acts += list(_holds(world, by_id, writes, held))
+        slurm_acts += list(_holds(by_id, writes, held))
     if world.kube.ok:
         writes += list(_adopt_pods(world, held))
     return writes, slurm_acts
@@ -195,7 +195,7 @@ def _ended(grant: Grant, pod: Object | None, world: World, note: str) -> Iterato
 
 
 def _holds(
-    world: World, by_id: Mapping[WorkloadId, SlurmTask], writes: list[acts.LedgerWrite], held: set[WorkloadId]
+    by_id: Mapping[WorkloadId, SlurmTask], writes: list[acts.LedgerWrite], held: set[WorkloadId]
 ) -> Iterator[acts.SlurmAct]:
     """Hold as root: running GPU jobs (so that any requeue lands held, J13) and whatever may start ungranted."""
     gone = {write.workload for write in writes if isinstance(write, acts.Void | acts.Release)}

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bridge.controller import acts
-from bridge.controller.demand import Demand
 from bridge.controller.world import World
 from bridge.kube.port import Object
 from bridge.slurm import states
@@ -18,7 +17,7 @@ MAX_TOLD: Final = 50
 
 
 def annotations(
-    world: World, demand: Demand, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
+    world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
 ) -> list[acts.AnnotateJob]:
     """Return the AdminComment texts that differ from what stands there; never splits an array to tell a task."""
     if not world.slurm.ok:
@@ -50,7 +49,7 @@ def _text(identity: WorkloadId, waits: Mapping[WorkloadId, Waiting], grants: Map
 
 
 def conditions(
-    world: World, demand: Demand, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
+    world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
 ) -> list[acts.KubeAct]:
     """Return the pod conditions that differ from what stands there."""
     if not world.kube.ok:
@@ -66,7 +65,8 @@ def conditions(
             told += _tell(pod, "False", waiting.reason.value, waiting.text)
         elif identity in reserved:
             grant = reserved[identity]
-            told += _tell(pod, "True", "Granted", f"granted {grant.gpus} {grant.flavor} on {', '.join(grant.placement)}")
+            where = ", ".join(grant.placement)
+            told += _tell(pod, "True", "Granted", f"granted {grant.gpus} {grant.flavor} on {where}")
     return told[:MAX_TOLD]
 
 

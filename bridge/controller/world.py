@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from bridge.kube.port import Object
 from bridge.ledger.port import Intent
@@ -15,6 +15,9 @@ from bridge.slurm.model import SlurmJob, SlurmNode
 from bridge.workloads.flavors import Flavors
 from bridge.workloads.model import Grant, NodeName, WorkloadId
 from bridge.workloads.tenants import Tenants
+
+UNASSIGNED: Final = TeamName("unassigned")
+"""Charged for what runs without a team that the bridge knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Settings:
     cluster: str = ""  # the SlurmCluster's name; one per bridge for now
     cluster_namespace: str = ""
     problems: tuple[str, ...] = ()
-    fallback_team: TeamName = TeamName("unassigned")
+    fallback_team: TeamName = UNASSIGNED
 
 
 @dataclass(frozen=True, slots=True)

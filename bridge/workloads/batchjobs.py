@@ -117,7 +117,8 @@ def _refusal(job: Object) -> str | None:
     if any(pod.get("securityContext") or {}):
         return f"spec.template.spec.securityContext cannot run in Slurm, where the job runs as its user; {_WAY_OUT}"
     if len(pod["containers"]) != 1:
-        return f"spec.template.spec.containers has {len(pod['containers'])} entries; Slurm runs one command: keep one, or {_WAY_OUT}"
+        count = len(pod["containers"])
+        return f"spec.template.spec.containers has {count} entries; Slurm runs one command: keep one, or {_WAY_OUT}"
     return _container_refusal(pod["containers"][0])
 
 
@@ -130,7 +131,8 @@ def _container_refusal(container: Object) -> str | None:
         return f"{where}.command is empty: the image's own entry point is not run; name the command"
     for entry in container.get("env") or []:
         if entry.get("valueFrom"):
-            return f"{where}.env[{entry['name']}].valueFrom cannot be resolved in Slurm; give a plain value, or {_WAY_OUT}"
+            name = entry["name"]
+            return f"{where}.env[{name}].valueFrom cannot be resolved in Slurm; give a plain value, or {_WAY_OUT}"
     directory = container.get("workingDir")
     if directory is not None and not directory.startswith("/"):
         return f"{where}.workingDir={directory!r} is not absolute; start it with /"

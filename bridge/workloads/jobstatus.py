@@ -84,9 +84,10 @@ def _new_conditions(job: Object, told: JobTold, now_ms: int) -> list[Object]:
     ours = (ADMITTED_CONDITION, "SuccessCriteriaMet", "FailureTarget", "Complete", "Failed")
     kept = [c for c in _conditions(job) if c["type"] not in ours]
     waiting = told.phase is JobPhase.WAITING or (told.phase is JobPhase.FAILED and not told.ended_ms)
+    admitted = "False" if waiting else "True"
     conditions = [
         *kept,
-        _condition(job, ADMITTED_CONDITION, "False" if waiting else "True", told.reason or "Granted", told.message, now_ms),
+        _condition(job, ADMITTED_CONDITION, admitted, told.reason or "Granted", told.message, now_ms),
     ]
     pair = {
         JobPhase.SUCCEEDED: ("SuccessCriteriaMet", "Complete", "CompletionsReached"),
@@ -128,7 +129,8 @@ def _conditions(job: Object) -> list[Object]:
 def _same(current: Object, wanted: Object) -> bool:
     """Compare what is told; absent numbers are zero."""
     for key, value in wanted.items():
-        default: object = {"conditions": [], "uncountedTerminatedPods": {}}.get(key, 0 if isinstance(value, int) else None)
+        empty: object = 0 if isinstance(value, int) else None
+        default: object = {"conditions": [], "uncountedTerminatedPods": {}}.get(key, empty)
         if (current.get(key) or default) != (value or default):
             return False
     return True

@@ -54,7 +54,7 @@ def request(pod: Object, resources: Iterable[str]) -> PodRequest | None:
             wanted[resource] = total
     if not wanted:
         return None
-    resource = sorted(wanted)[0]
+    resource = min(wanted)
     return PodRequest(resource, wanted[resource])
 
 
@@ -103,15 +103,13 @@ def flavor_of(pod: Object, flavors: Flavors) -> tuple[FlavorSpec, int] | Waiting
     asked = request(pod, flavors.resources)
     if asked is None:
         known = ", ".join(sorted(flavors.resources)) or "none"
-        return Waiting(Reason.NO_SUCH_FLAVOR, f"asks for no GPU resource that a flavor counts; counted: {known}", final=True)
+        told = f"asks for no GPU resource that a flavor counts; counted: {known}"
+        return Waiting(Reason.NO_SUCH_FLAVOR, told, final=True)
     flavor = flavors.for_pod(asked.resource, pod["spec"].get("nodeSelector") or {})
     if flavor is None:
         known = ", ".join(sorted(flavors.names)) or "none"
-        return Waiting(
-            Reason.NO_SUCH_FLAVOR,
-            f"resource {asked.resource} with this nodeSelector is no flavor's; flavors: {known}; set the flavor's nodeSelector",
-            final=True,
-        )
+        told = f"resource {asked.resource} with this nodeSelector is no flavor's; set one's nodeSelector: {known}"
+        return Waiting(Reason.NO_SUCH_FLAVOR, told, final=True)
     return flavor, asked.gpus
 
 
@@ -132,7 +130,8 @@ def workload(
     tenant = tenants.named(team)
     if tenant is None:
         known = ", ".join(t.name for t in tenants.teams) or "none"
-        return Waiting(Reason.UNKNOWN_TEAM, f"namespace label names team {team!r}, which does not exist; teams: {known}", final=True)
+        told = f"namespace label names team {team!r}, which does not exist; teams: {known}"
+        return Waiting(Reason.UNKNOWN_TEAM, told, final=True)
     found = flavor_of(pod, flavors)
     if isinstance(found, Waiting):
         return found
@@ -154,7 +153,7 @@ def workload(
 
 def parse_ms(stamp: str) -> int:
     """Parse an RFC 3339 time of the API server into milliseconds since the epoch."""
-    return int(datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() * 1000)
+    return int(datetime.fromisoformat(stamp).timestamp() * 1000)
 
 
 def _containers(pod: Object) -> list[Object]:

@@ -23,7 +23,8 @@ def selects(spec: Object, node: Object) -> bool:
     )
     if not affinity:
         return True
-    return any(_term_matches(term, labels, node["metadata"]["name"]) for term in affinity.get("nodeSelectorTerms") or [])
+    name = node["metadata"]["name"]
+    return any(_term_matches(term, labels, name) for term in affinity.get("nodeSelectorTerms") or [])
 
 
 def tolerates(spec: Object, node: Object) -> bool:

@@ -85,7 +85,8 @@ def workload(task: SlurmTask, tenants: Tenants, flavors: Flavors) -> Workload | 
     if not any(member.slurm_user == job.user for member in tenant.members):
         return Waiting(Reason.NOT_A_MEMBER, f"user {job.user!r} is not a member of team {tenant.name}", final=True)
     if job.het_job_id:
-        return Waiting(Reason.UNSUPPORTED, "heterogeneous GPU jobs are not admitted; submit the parts as jobs", final=True)
+        told = "heterogeneous GPU jobs are not admitted; submit the parts as jobs"
+        return Waiting(Reason.UNSUPPORTED, told, final=True)
     flavor = flavor_of(job, flavors)
     if isinstance(flavor, Waiting):
         return flavor
