@@ -64,9 +64,7 @@ def metrics_text(here: routes.Here) -> PlainTextResponse:
         nodes, quota, queue = source.nodes(), source.quota(), source.queue()
     except UnknownStateError:  # the status families are what an alert on this outage needs
         nodes, quota, queue = (), (), ()
-    return PlainTextResponse(
-        metrics.render(source.status(), nodes, quota, queue), media_type=metrics.CONTENT_TYPE
-    )
+    return PlainTextResponse(metrics.render(source.status(), nodes, quota, queue), media_type=metrics.CONTENT_TYPE)
 
 
 async def _no_store(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -81,9 +81,7 @@ class FakeSource:
         row = self._row(workload)
         first = self.cancels.setdefault(workload, identity.name)
         state = CancelState.CONFIRMED if row.state is State.ENDED else CancelState.RECORDED
-        return CancelView(
-            workload=workload, intent=f"cancel/{workload}", state=state, text=f"asked by {first}"
-        )
+        return CancelView(workload=workload, intent=f"cancel/{workload}", state=state, text=f"asked by {first}")
 
     def _row(self, workload: str) -> QueueRow:
         for row in self.queue_rows:

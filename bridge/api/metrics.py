@@ -10,9 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]
 
 
-def render(
-    status: StatusView, nodes: Iterable[NodeRow], quota: Iterable[QuotaRow], queue: Iterable[QueueRow]
-) -> str:
+def render(status: StatusView, nodes: Iterable[NodeRow], quota: Iterable[QuotaRow], queue: Iterable[QueueRow]) -> str:
     """Write every family, each with its help and type."""
     nodes, quota, queue = tuple(nodes), tuple(quota), [row for row in queue if row.state in ACTIVE]
     workloads: Counter[tuple[str, str, str]] = Counter()

@@ -61,9 +61,7 @@ def document(kind: Kind, detail: str, extensions: Mapping[str, object] | None = 
     """Make the response that carries a problem."""
     body = {**(extensions or {}), "type": TYPE_PREFIX + kind.name, "title": kind.title, "status": kind.status}
     headers = {"WWW-Authenticate": "Bearer"} if kind is NOT_AUTHENTICATED else None
-    return JSONResponse(
-        {**body, "detail": detail}, status_code=kind.status, media_type=MEDIA_TYPE, headers=headers
-    )
+    return JSONResponse({**body, "detail": detail}, status_code=kind.status, media_type=MEDIA_TYPE, headers=headers)
 
 
 def kind_of(fault: errors.BridgeError) -> Kind:

@@ -36,9 +36,7 @@ class TokenAuthenticator:
                 "(from `scontrol token` or `kubectl create token`)"
             )
         if len(token) > MAX_TOKEN_CHARS:
-            raise NotAuthenticatedError(
-                f"the token has {len(token)} characters; at most {MAX_TOKEN_CHARS} are read"
-            )
+            raise NotAuthenticatedError(f"the token has {len(token)} characters; at most {MAX_TOKEN_CHARS} are read")
         if _algorithm(token) == SLURM_ALGORITHM:
             return self._of_slurm(token)
         identity = self._kubernetes(token)
@@ -52,9 +50,7 @@ class TokenAuthenticator:
         user = _slurm_user_of(token, self._keys())
         identity = self._slurm_user(user)
         if identity is None:
-            raise NotAuthenticatedError(
-                f"the token's Slurm user {user!r} is not known here; ask a platform admin"
-            )
+            raise NotAuthenticatedError(f"the token's Slurm user {user!r} is not known here; ask a platform admin")
         return identity
 
 
@@ -80,9 +76,7 @@ def _slurm_user_of(token: str, keys: Mapping[str, bytes]) -> str:
         except jwt.InvalidSignatureError:
             continue
         except jwt.ExpiredSignatureError as error:
-            raise NotAuthenticatedError(
-                "the Slurm token has expired; make a new one with `scontrol token`"
-            ) from error
+            raise NotAuthenticatedError("the Slurm token has expired; make a new one with `scontrol token`") from error
         except jwt.MissingRequiredClaimError as error:
             raise NotAuthenticatedError(
                 f"the Slurm token has no claim {error.claim!r}; make one with `scontrol token`"
@@ -93,9 +87,7 @@ def _slurm_user_of(token: str, keys: Mapping[str, bytes]) -> str:
             ) from error
         user = claims["sun"]
         if not isinstance(user, str) or not user:
-            raise NotAuthenticatedError(
-                "the Slurm token's claim 'sun' names no user; make one with `scontrol token`"
-            )
+            raise NotAuthenticatedError("the Slurm token's claim 'sun' names no user; make one with `scontrol token`")
         return user
     raise NotAuthenticatedError(
         "the Slurm token is not signed with the key of any cluster here; make one with `scontrol token`"

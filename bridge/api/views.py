@@ -244,9 +244,7 @@ class CancelRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ref: str = Field(
-        min_length=1, max_length=400, description="workload id, JobId, pod/ns/name, job/ns/name or name"
-    )
+    ref: str = Field(min_length=1, max_length=400, description="workload id, JobId, pod/ns/name, job/ns/name or name")
 
 
 class CancelState(StrEnum):

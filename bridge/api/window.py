@@ -35,6 +35,4 @@ def parse(field: str, text: str, *, now_ms: int) -> int:
 def check(from_ms: int, to_ms: int) -> None:
     """Refuse a window that runs backwards."""
     if from_ms >= to_ms:
-        raise InvalidInputError(
-            f"from={from_ms} is not before to={to_ms}: give an earlier from or a later to"
-        )
+        raise InvalidInputError(f"from={from_ms} is not before to={to_ms}: give an earlier from or a later to")

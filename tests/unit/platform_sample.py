@@ -30,9 +30,7 @@ SERVE = "pod/5f0c0a3e-6f0b-4f8f-9a55-0d3c6a1f7b11"
 FINETUNE = "slurm/main/job-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d"
 OLD = "slurm/main/o1l2d3o4l5d6o7l8"
 
-ALICE = Identity(
-    name="alice", slurm_user="alice", kubernetes_user="alice@example.org", teams=frozenset({"vision"})
-)
+ALICE = Identity(name="alice", slurm_user="alice", kubernetes_user="alice@example.org", teams=frozenset({"vision"}))
 BOB = Identity(name="bob", slurm_user="bob", teams=frozenset({"nlp"}))
 ADMIN = Identity(name="platform-admin", admin=True)
 TOKENS = {"alice-token": ALICE, "bob-token": BOB, "admin-token": ADMIN}
@@ -73,9 +71,7 @@ def _status() -> StatusView:
         slurm=(SystemHealth(name="main", ok=True, age_s=0.3, version="26.05.5"),),
         ledger_seq=7,
         problems=(
-            Problem(
-                about="node g3", text="device plugin advertises 3 GPUs, worker a100-g3 holds 4; it is drained"
-            ),
+            Problem(about="node g3", text="device plugin advertises 3 GPUs, worker a100-g3 holds 4; it is drained"),
         ),
     )
 
@@ -192,9 +188,7 @@ def _gang_explained() -> Explain:
 
 
 def _journal() -> list[Entry]:
-    def entry(
-        seq: int, step: str, workload: str | None, team: str | None, gpus: int, **detail: object
-    ) -> Entry:
+    def entry(seq: int, step: str, workload: str | None, team: str | None, gpus: int, **detail: object) -> Entry:
         return Entry(
             seq=seq, at_ms=NOW_MS - 10_000 + seq * 1_000, epoch=3, step=step,
             workload=WorkloadId(workload) if workload else None, attempt=1 if workload else None,

@@ -78,9 +78,7 @@ def test_no_cluster_yet_means_nobody_gets_in() -> None:
 
 @pytest.mark.parametrize("algorithm", ["none", "HS384"])
 def test_only_slurms_algorithm_is_tried_against_its_keys(algorithm: str) -> None:
-    token = jwt.encode(
-        {"sun": "root", "exp": int(time.time()) + 60}, b"" if algorithm == "none" else KEY * 2, algorithm
-    )
+    token = jwt.encode({"sun": "root", "exp": int(time.time()) + 60}, "" if algorithm == "none" else KEY * 2, algorithm)
     authenticator = tokens.TokenAuthenticator(
         keys=lambda: {"main": KEY * 2}, slurm_user=lambda _: Identity("root", admin=True), kubernetes=lambda _: None
     )
