@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge import wellknown
-from bridge.capacity.actions import CreateWorker, DeleteWorker, TaintNode, UntaintNode
+from bridge.capacity.model import CreateWorker, DeleteWorker, TaintNode, UntaintNode
 from bridge.clock import Clock
 from bridge.controller import acts
 from bridge.errors import ConflictError, NotFoundError
@@ -25,6 +25,7 @@ class KubeHands:
         *,
         worker: Callable[[CreateWorker], Object],
         mirror: Callable[[acts.CreateMirror], Object],
+        worker_namespace: Callable[[], str],
         remember: Callable[[port.Kind, Object], None],
     ) -> None:
         self._gateway = gateway
@@ -32,6 +33,7 @@ class KubeHands:
         self._clock = clock
         self._worker = worker
         self._mirror = mirror
+        self._worker_namespace = worker_namespace
         self._remember = remember
 
     def do(self, act: Any) -> bool:  # noqa: PLR0912, C901 -- one line per kind of act
@@ -57,7 +59,7 @@ class KubeHands:
                 case CreateWorker():
                     self._create(self._worker(act))
                 case DeleteWorker():
-                    self._gateway.delete(port.PODS, act.pod, namespace=act.namespace, uid=act.uid)
+                    self._gateway.delete(port.PODS, act.pod, namespace=self._worker_namespace(), uid=act.uid)
                 case TaintNode() | UntaintNode():
                     self._taint(act)
                 case _:

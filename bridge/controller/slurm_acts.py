@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from bridge.capacity.actions import DrainWorker, ForgetNode, UndrainWorker
+from bridge.capacity.model import DrainWorker, ForgetNode, UndrainWorker
 from bridge.clock import Clock
 from bridge.controller import acts
 from bridge.errors import NotFoundError, RejectedError

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bridge.kube.port import Object
 from bridge.ledger.port import Intent
@@ -63,7 +63,6 @@ class NodeSetView:
     max: int | None
     idle_after_s: int
     node_selector: Mapping[str, str]
-    object: Object
     deleting: bool = False
 
 
@@ -82,6 +81,14 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What only the process that watched can know; lost at a restart, which costs time and nothing else."""
+
+    idle_since_ms: Mapping[str, int] = field(default_factory=dict)  # by worker pod
+    failures: Mapping[NodeName, tuple[int, int]] = field(default_factory=dict)  # workers failed in a row, last when
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything that one plan is made from."""
 
@@ -91,4 +98,4 @@ class World:
     settings: Settings
     grants: tuple[Grant, ...]
     intents: Mapping[str, Intent] = field(default_factory=dict)
-    capacity: Mapping[NodeName, Any] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
