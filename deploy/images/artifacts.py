@@ -1,7 +1,7 @@
 """What is made outside of a Dockerfile: the Debian file system, Go programs and Python wheels.
 
-They need the network and the host's CA bundle, which must not stay behind in an image; so they are made on the host or in
-a throw-away container, kept under .build, and enter the image's build context as files.
+They need the network and the host's CA bundle, which must not stay behind in an image; so they are made on the host
+or in a throw-away container, kept under .build, and enter the image's build context as files.
 """
 
 import os

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from deploy.images import artifacts, catalog, engine, publication  # noqa: E402  (run as a file, by any Python)
+from deploy.images import artifacts, catalog, engine, publication
 
 
 def main() -> int:
@@ -37,7 +37,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(catalog.IMAGES)}; default: all")
     parser.add_argument("--prefix", help="registry and folder to tag for, as localhost:5000/slurm-bridge")
     parser.add_argument("--push", action="store_true", help="push to PREFIX what it does not have yet")
-    parser.add_argument("--print-tag", metavar="NAME", choices=catalog.IMAGES, help="print the image's name and tag only")
+    parser.add_argument(
+        "--print-tag", metavar="NAME", choices=catalog.IMAGES, help="print the image's name and tag only"
+    )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in catalog.IMAGES]
     if unknown:
@@ -114,6 +116,8 @@ def _assemble(image: catalog.Image, made: list[tuple[Path, str]]) -> None:
     context = catalog.BUILD_DIR / "contexts" / f"{image.name}.tar"
     sources = [(path, str(path.relative_to(catalog.ROOT))) for path in catalog.files(image)]
     engine.write_context(context, [*sources, *made])
+    if catalog.tag.__wrapped__(image.name) != catalog.tag(image.name):
+        raise engine.StepError(f"{image.name}: its files changed while it was being built; run this again")
     command = ["docker", "build", "--network", "host", "--label", f"slurmbridge.dev/image={image.name}"]
     for key, value in (("PARENT", parent), ("BUILDER", catalog.IMAGES[image.builder].local if image.builder else "")):
         command += ["--build-arg", f"{key}={value}"] if value else []

@@ -70,7 +70,7 @@ KUBERNETES = Program(
     KUBERNETES_VERSION,
     ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"),
 )
-PACKAGE_INPUTS = ("pyproject.toml", "requirements.lock", "README.md", "LICENSE", "bridge")
+PACKAGE_INPUTS = ("pyproject.toml", "requirements.lock", "LICENSE", "bridge")
 
 IMAGES = {
     image.name: image
@@ -78,7 +78,9 @@ IMAGES = {
         Image("base", parent=None),
         Image("slurm", inputs=("slurm-conf/bin",)),
         Image("bridge", parent="slurm", inputs=PACKAGE_INPUTS, wheels=("locked", "pyslurm"), builder="wheel-builder"),
-        Image("bridge-test", parent="bridge", inputs=("requirements.lock",), wheels=("locked",), builder="wheel-builder"),
+        Image(
+            "bridge-test", parent="bridge", inputs=("requirements.lock",), wheels=("locked",), builder="wheel-builder"
+        ),
         Image("kube", program=KUBERNETES),
         Image("fake-gpu"),
         Image("coredns", parent=None, program=Program("coredns", COREDNS_VERSION, ("coredns",))),

@@ -34,7 +34,9 @@ def run(command: list[str], log_name: str, stdin: Path | None = None) -> None:
     with log.open("ab") as output, (stdin or Path(os.devnull)).open("rb") as source:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
-        done = subprocess.run(command, stdin=source, stdout=output, stderr=subprocess.STDOUT, check=False, env=ENVIRONMENT)
+        done = subprocess.run(
+            command, stdin=source, stdout=output, stderr=subprocess.STDOUT, check=False, env=ENVIRONMENT
+        )
     if done.returncode != 0:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         raise StepError(f"{tail}\n{log_name}: `{command[0]} {command[1]}` failed ({done.returncode}); full log: {log}")

@@ -3,7 +3,7 @@
 # The published source refuses any Slurm but the one it was written for; its version file is all that says so.
 set -eu
 version=$1 out=$2
-slurm_version=$(sinfo --version | sed -n 's/^[^ ]* \([0-9]*\)\.0*\([0-9]*\)\..*/\1.\2.0/p')
+slurm_version=$(dpkg-query -W -f '${Version}' libslurm-dev | sed 's/^\([0-9]*\)\.0*\([0-9]*\)\..*/\1.\2.0/')
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
