@@ -20,7 +20,7 @@ from bridge.quota.model import FlavorName, Quota, TeamName, TeamSpec
 
 MAX_MEMBERS = 500
 SlurmUser = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]*$", min_length=1, max_length=32)]
-NumericId = Annotated[int, Field(ge=1, le=2_000_000_000)]
+NumericId = Annotated[int, Field(ge=1000, le=2_000_000_000)]  # below are system accounts
 
 
 class QuotaEntry(Model):
@@ -67,9 +67,9 @@ class Member(Model):
     slurm_user: SlurmUser
     """Login name on the cluster."""
     uid: NumericId
-    """Numeric user id that jobs and mirror pods run as. Never 0."""
+    """Numeric user id that jobs and mirror pods run as; system accounts (below 1000) are refused."""
     gid: NumericId
-    """Numeric primary group id. Never 0."""
+    """Numeric primary group id, at least 1000."""
 
 
 class Spec(Model):

@@ -120,7 +120,7 @@ def test_every_default_of_the_schema_is_the_models_default() -> None:
         (parse.team, team(members=[member()], defaultUser="bob"),
          "Team vision: spec: defaultUser bob is no member's slurmUser; choose one of: alice"),
         (parse.team, team(members=[member(uid=0)]),
-         "Team vision: spec.members[0].uid=0 is not valid: input should be >= 1; correct it"),
+         "Team vision: spec.members[0].uid=0 is not valid: input should be >= 1000; correct it"),
         (parse.cluster, cluster(home={}),
          "SlurmCluster slurm/main: spec.home: needs exactly one of hostPath and nfs; keep one"),
         (parse.cluster, cluster(slurmConf={"authtype": "auth/none"}),
