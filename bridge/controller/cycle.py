@@ -109,6 +109,6 @@ class Cycle:
         self._publish(beat)
         self._reconciler.reconcile(beat)
         _LOG.debug("cycle", number=beat.number, ms=duration_ms, acts=len(plan.acts), waiting=len(plan.waits))
-        if plan.writes or plan.acts:
+        if (plan.writes or plan.acts) and not self._actor.failures:
             self._woken.set()
         return beat

@@ -95,7 +95,8 @@ class Observer:
             released_ms=dict(memory.released_ms),
         )
         remembered = Memory(dict(memory.idle_since_ms), dict(memory.failures))
-        return World(now_ms, kube, slurm, chosen, grants, intents, remembered)
+        rows = {row.node: row for row in self._ledger.capacity_rows()}
+        return World(now_ms, kube, slurm, chosen, grants, intents, rows, remembered)
 
     def settings(self) -> Settings:
         """Parse the custom resources again when one of them changed."""

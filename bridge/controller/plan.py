@@ -48,9 +48,10 @@ def plan(world: World) -> Plan:
     # 7. Tell people where they look.
     told = [*tell.annotations(world, waits, grants), *tell.conditions(world, waits, grants)]
     # 8. Account for every GPU of every node.
-    columns = acts.RecordCapacity(nodes.rows(world, grants, views))
+    changed = tuple(row for row in nodes.rows(world, grants, views) if row != world.rows.get(row.node))
+    columns = (acts.RecordCapacity(changed),) if changed else ()
     return Plan(
-        writes=(*settled, *routed.writes, *admitted, *cancels.writes, *((columns,) if world.kube.ok else ())),
+        writes=(*settled, *routed.writes, *admitted, *cancels.writes, *columns),
         acts=(*holds, *cancels.acts, *moves, *started, *routed.slurm, *routed.kube, *told),
         waits=waits,
         grants=grants,

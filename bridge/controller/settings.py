@@ -1,4 +1,4 @@
-"""What people configured (Flavor, Team, SlurmCluster, NodeSet objects) to settings; what is bad is left out and named. Pure."""
+"""What people configured in custom resources to settings; what is bad is left out and named. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

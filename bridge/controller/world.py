@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.kube.port import Object
-from bridge.ledger.port import Intent
+from bridge.ledger.port import CapacityRow, Intent
 from bridge.quota.model import TeamName
 from bridge.quota.tree import Tree
 from bridge.slurm.model import SlurmJob, SlurmNode
@@ -98,4 +98,5 @@ class World:
     settings: Settings
     grants: tuple[Grant, ...]
     intents: Mapping[str, Intent] = field(default_factory=dict)
+    rows: Mapping[NodeName, CapacityRow] = field(default_factory=dict)  # the ledger's last word on each node
     memory: Memory = field(default_factory=Memory)

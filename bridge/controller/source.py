@@ -1,0 +1,267 @@
+"""The API's Source: finished answers from the last beat and the ledger. Thread safe: it only reads a frozen beat."""
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bridge.api.identity import Identity
+from bridge.api.views import (
+    CancelState,
+    CancelView,
+    Explain,
+    Holder,
+    Moment,
+    NodeRow,
+    Problem,
+    QueueRow,
+    QuotaRow,
+    StatusView,
+    SystemHealth,
+)
+from bridge.capacity import plan as capacity
+from bridge.clock import Clock
+from bridge.controller import queue
+from bridge.controller.cycle import Beat
+from bridge.errors import NotFoundError, UnknownStateError
+from bridge.ledger import port
+from bridge.ledger.port import Entry, Intent, Ledger, Usage
+from bridge.quota.model import FlavorName, TeamName
+from bridge.quota.tree import Balances
+from bridge.workloads.model import System, WorkloadId
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads."""
+
+    identity: str
+    epoch: int
+    leading: bool
+
+
+class BeatSource:
+    """Source over the last published beat."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        leader: Callable[[], Leader],
+        failures: Callable[[], dict[str, str]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._leader = leader
+        self._failures = failures
+        self._wake = wake
+        self._beat: Beat | None = None
+
+    def publish(self, beat: Beat) -> None:
+        """Show this beat from now on."""
+        self._beat = beat
+
+    @property
+    def beat(self) -> Beat:
+        """The last beat; UnknownStateError before the first."""
+        if self._beat is None:
+            raise UnknownStateError("the bridge has not finished its first cycle; try again in a moment")
+        return self._beat
+
+    def ready(self) -> bool:
+        """Return True once a cycle has seen Kubernetes and its settings."""
+        return self._beat is not None and self._beat.world.kube.ok
+
+    def status(self) -> StatusView:
+        """Health of the bridge and of what it reads."""
+        leader, beat, now = self._leader(), self._beat, self._clock.now_ms()
+        if beat is None:
+            nothing = SystemHealth(name="kubernetes", ok=False, text="no cycle yet")
+            return StatusView(
+                version=_version(), leader=leader.identity, leading=leader.leading, epoch=leader.epoch,
+                cycles=0, last_cycle_ms=0, last_cycle_age_s=None, kubernetes=nothing,
+            )  # fmt: skip
+        world = beat.world
+        kube = SystemHealth(name="kubernetes", ok=world.kube.ok, age_s=0.0, text=world.kube.error)
+        slurm = SystemHealth(
+            name=world.slurm.cluster or "slurm",
+            ok=world.slurm.ok,
+            age_s=max(0, now - world.slurm.read_ms) / 1000 if world.slurm.read_ms else None,
+            text=world.slurm.error,
+        )
+        newest = self._ledger.last_seq()
+        return StatusView(
+            version=_version(),
+            leader=leader.identity,
+            leading=leader.leading,
+            epoch=leader.epoch,
+            cycles=beat.number,
+            last_cycle_ms=beat.duration_ms,
+            last_cycle_age_s=max(0, now - beat.ended_ms) / 1000,
+            kubernetes=kube,
+            slurm=(slurm,),
+            ledger_seq=newest,
+            problems=tuple(self._problems(beat)),
+        )
+
+    def _problems(self, beat: Beat) -> list[Problem]:
+        found = [Problem(about="configuration", text=text) for text in beat.world.settings.problems]
+        found += [Problem(about=f"act {act}", text=text) for act, text in sorted(self._failures().items())]
+        known = capacity.problems(beat.plan.capacity, now_ms=beat.world.now_ms)
+        found += [Problem(about=f"node {p.node}", text=p.text) for p in known]
+        return found
+
+    def nodes(self) -> Sequence[NodeRow]:
+        """Every GPU node, by name, with who holds it."""
+        beat = self.beat
+        found = []
+        for view in beat.plan.capacity:
+            columns = capacity.columns(view, beat.plan.grants)
+            held: Counter[tuple[str, System, str]] = Counter()
+            count: Counter[tuple[str, System, str]] = Counter()
+            for grant in beat.plan.grants:
+                if view.name in grant.placement:
+                    key = (str(grant.team), grant.system, str(grant.flavor))
+                    held[key] += grant.placement[view.name]
+                    count[key] += 1
+            record = view.record
+            found.append(
+                NodeRow(
+                    node=view.name,
+                    flavor=view.flavor,
+                    total=columns.worker + columns.pods + columns.unmanaged + columns.idle + columns.unavailable,
+                    worker=columns.worker,
+                    pods=columns.pods,
+                    unmanaged=columns.unmanaged,
+                    idle=columns.idle,
+                    unavailable=columns.unavailable,
+                    cause=columns.cause,
+                    ready=view.ready,
+                    holders=tuple(
+                        Holder(team=team, system=system, flavor=flavor, gpus=gpus, workloads=count[team, system, flavor])
+                        for (team, system, flavor), gpus in sorted(held.items())
+                    ),
+                    slurm_node=record.name if record else "",
+                    slurm_state="+".join([record.state, *sorted(record.flags)]) if record else "",
+                    slurm_reason=record.reason if record else "",
+                )
+            )
+        return found
+
+    def quota(self) -> Sequence[QuotaRow]:
+        """Every team and flavor, parents before children."""
+        return quota_rows(self.beat)
+
+    def queue(self) -> Sequence[QueueRow]:
+        """Every workload."""
+        return queue.rows(self.beat, self._ledger.grants(holding=False), self._clock.now_ms())
+
+    def explain(self, workload: str) -> Explain:
+        """Everything about one workload: its row, what binds it, who holds that, and what happened when."""
+        row = next((r for r in self.queue() if r.id == workload), None)
+        history = self._ledger.history(WorkloadId(workload))
+        if row is None:
+            raise NotFoundError(f"workload {workload!r} is not known; `sbridge queue --all` lists those that are")
+        why = self.beat.plan.waits.get(WorkloadId(workload))
+        grant = next((g for g in self.beat.plan.grants if g.workload == workload), None)
+        numbers = dict(why.numbers) if why else {}
+        submitted = Moment(at_ms=row.submitted_ms, what="submitted", text=f"{row.gpus} {row.flavor} by {row.user}")
+        return Explain(
+            workload=row,
+            attempt=max((entry.attempt or 0 for entry in history), default=0),
+            numbers=numbers,
+            binding=str(numbers.get("binding", "")),
+            holders=tuple(self._holders(row.flavor)) if why else (),
+            placement=dict(grant.placement) if grant else {},
+            timeline=(submitted, *(moment(entry) for entry in history)),
+        )
+
+    def _holders(self, flavor: str) -> list[Holder]:
+        held: Counter[tuple[str, System]] = Counter()
+        count: Counter[tuple[str, System]] = Counter()
+        for grant in self.beat.plan.grants:
+            if grant.flavor == flavor:
+                held[str(grant.team), grant.system] += grant.gpus
+                count[str(grant.team), grant.system] += 1
+        return [
+            Holder(team=team, system=system, flavor=flavor, gpus=gpus, workloads=count[team, system])
+            for (team, system), gpus in sorted(held.items())
+        ]
+
+    def entries(self, *, after_seq: int, limit: int) -> Sequence[Entry]:
+        """Journal entries in order."""
+        return self._ledger.log(after_seq=after_seq, limit=limit)
+
+    def verify(self) -> Sequence[port.Problem]:
+        """Recompute the ledger."""
+        return self._ledger.verify()
+
+    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
+        """GPU-ms within the window."""
+        return self._ledger.usage(from_ms=from_ms, to_ms=to_ms)
+
+    def cancel(self, identity: Identity, workload: str) -> CancelView:
+        """Record the intent; the next cycle sends it, and repeats it until the end is seen."""
+        now = self._clock.now_ms()
+        wanted = Intent(f"cancel/{workload}", "cancel", WorkloadId(workload), now, {"by": identity.name})
+        intent = self._ledger.intend(wanted)
+        self._wake()
+        state = CancelState.CONFIRMED if intent.settled_ms is not None else CancelState.RECORDED
+        return CancelView(workload=workload, intent=intent.id, state=state, text=intent.outcome)
+
+
+def quota_rows(beat: Beat) -> list[QuotaRow]:
+    """Return every team and flavor of one beat, parents before children."""
+    tree = beat.world.settings.tree
+    used: Counter[tuple[TeamName, FlavorName]] = Counter()
+    by_system: Counter[tuple[TeamName, FlavorName, System]] = Counter()
+    for grant in beat.plan.grants:
+        used[grant.team, grant.flavor] += grant.gpus
+        by_system[grant.team, grant.flavor, grant.system] += grant.gpus
+    pending: Counter[tuple[TeamName, FlavorName]] = Counter()
+    held = {grant.workload for grant in beat.plan.grants}
+    for workload in beat.plan.demand.waiting:
+        if workload.id not in held:
+            pending[workload.team, workload.flavor] += workload.gpus
+    balances = Balances(tree, used)
+    found = []
+    for team in tree.teams:
+        spec = tree.spec(team)
+        for flavor in sorted(spec.quotas):
+            found.append(
+                QuotaRow(
+                    team=team,
+                    parent=spec.parent,
+                    flavor=flavor,
+                    guarantee=spec.quotas[flavor].guarantee,
+                    limit=spec.quotas[flavor].limit,
+                    used_slurm=by_system[team, flavor, System.SLURM],
+                    used_kubernetes=by_system[team, flavor, System.KUBERNETES],
+                    used_total=balances.total(team, flavor),
+                    borrowed=balances.borrowed(team, flavor),
+                    available=balances.available(team, flavor),
+                    pending=pending[team, flavor],
+                )
+            )
+    return found
+
+
+def moment(entry: Entry) -> Moment:
+    """Tell a journal entry as a line of history."""
+    told = {
+        "reserve": "granted",
+        "run": "running",
+        "adopt": "adopted",
+        "release": "ended",
+        "void": "grant withdrawn",
+        "intent": "intent recorded",
+        "settle": "intent settled",
+    }
+    text = ", ".join(f"{key}={value}" for key, value in sorted(entry.detail.items()) if value not in ("", None))
+    return Moment(at_ms=entry.at_ms, what=told.get(entry.step, entry.step), text=text)
+
+
+def _version() -> str:
+    return importlib.metadata.version("slurm-kube-bridge")
