@@ -67,6 +67,12 @@ class WorkerView:
     slurm: SlurmView | None = None
     idle_since_ms: int | None = None  # since when neither Slurm nor a grant has used it
     created_ms: int | None = None
+    registered_before: bool = True  # False only on positive evidence that this very pod never registered
+
+    @property
+    def live(self) -> bool:
+        """It holds its GPUs and is not on its way out."""
+        return self.phase in (PodPhase.PENDING, PodPhase.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
