@@ -1,12 +1,11 @@
 """Kubernetes nodes, worker pods and Slurm's node records, joined into what the capacity planner sees. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from bridge import wellknown
-from bridge.admission.supply import NodeSupply
-from bridge.capacity import model, plan
+from bridge.capacity import columns, model
 from bridge.capacity.model import NodeView, PodPhase, SlurmView, WorkerView
 from bridge.controller import workers
 from bridge.controller.world import NodeSetView, World
@@ -15,7 +14,7 @@ from bridge.ledger.port import CapacityRow
 from bridge.slurm.model import SlurmNode
 from bridge.workloads import pods
 from bridge.workloads.flavors import FlavorSpec
-from bridge.workloads.model import Grant, NodeName, System
+from bridge.workloads.model import Grant, NodeName
 
 _NOT_READY_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
@@ -37,55 +36,27 @@ def views(world: World, grants: tuple[Grant, ...]) -> tuple[NodeView, ...]:
     return tuple(found)
 
 
-def supply(seen: tuple[NodeView, ...], grants: tuple[Grant, ...]) -> list[NodeSupply]:
-    """Return what admission may place on."""
-    held: Counter[tuple[NodeName, System]] = Counter()
-    for grant in grants:
-        for node, gpus in grant.placement.items():
-            held[node, grant.system] += gpus
-    return [_supply(view, held) for view in seen]
-
-
 def rows(world: World, grants: tuple[Grant, ...], seen: tuple[NodeView, ...]) -> tuple[CapacityRow, ...]:
     """Return who holds each node's devices; a node that is unknown keeps its last row in the ledger."""
     if not (world.kube.ok and world.slurm.ok):
         return ()
     found = []
     for view in seen:
-        columns = plan.columns(view, grants)
-        total = columns.worker + columns.pods + columns.unmanaged + columns.idle + columns.unavailable
+        sorted_out = columns.columns(view, grants)
         found.append(
             CapacityRow(
                 node=view.name,
                 flavor=view.flavor,
-                total=total,
-                worker=columns.worker,
-                pods=columns.pods,
-                unmanaged=columns.unmanaged,
-                idle=columns.idle,
-                unavailable=columns.unavailable,
-                cause=columns.cause,
+                total=sorted_out.total,
+                worker=sorted_out.worker,
+                pods=sorted_out.pods,
+                unmanaged=sorted_out.unmanaged,
+                idle=sorted_out.idle,
+                unavailable=sorted_out.unavailable,
+                cause=sorted_out.cause,
             )
         )
     return tuple(found)
-
-
-def _supply(view: NodeView, held: Mapping[tuple[NodeName, System], int]) -> NodeSupply:
-    worker, record = view.worker, view.record
-    live = worker is not None and worker.phase in (PodPhase.PENDING, PodPhase.RUNNING)
-    foreign = record is not None and record.foreign
-    return NodeSupply(
-        name=view.name,
-        flavor=view.flavor,
-        total=view.allocatable,
-        usable=not view.trouble,
-        cause=view.trouble or (f"drained in Slurm: {record.reason}" if foreign and record else ""),
-        slurm=held[view.name, System.SLURM],
-        pods=held[view.name, System.KUBERNETES],
-        unmanaged=view.unmanaged,
-        worker_gpus=worker.gpus if worker is not None and live else None,
-        slurm_ok=view.nodeset is not None and not foreign,
-    )
 
 
 def _view(

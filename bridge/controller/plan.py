@@ -6,6 +6,7 @@ from typing import Any
 
 from bridge.admission import plan as admission
 from bridge.capacity import plan as capacity
+from bridge.capacity import supply as capacity_supply
 from bridge.controller import acts, cancel, demand, nodes, route, settle, start, tell
 from bridge.controller.world import World
 from bridge.workloads.model import Grant, GrantState, WorkloadId
@@ -73,8 +74,8 @@ def _admit(
         which = world.kube.error or world.slurm.error
         out = Waiting(Reason.OUTAGE, f"nothing is admitted while a system cannot be read: {which}")
         return [], {**{w.id: out for w in asked.waiting}, **asked.refused}
-    decisions = admission.admit(
-        asked.waiting, world.settings.tree, grants, nodes.supply(views, grants), flavors=world.settings.flavors.names
-    )
+    supply = capacity_supply.supplies(views, grants, now_ms=world.now_ms)
+    names = world.settings.flavors.names
+    decisions = admission.admit(asked.waiting, world.settings.tree, grants, supply, flavors=names)
     writes: list[acts.LedgerWrite] = [acts.Reserve(placed.workload, placed.placement) for placed in decisions.admitted]
     return writes, {**decisions.waiting, **asked.refused}

@@ -76,7 +76,7 @@ class _Finder:
         """Build the row of something that could not be translated."""
         where, refs = self._where(identity)
         task, pod = self._tasks.get(identity), self._pods.get(identity)
-        submitted = task.job.submit_ms if task else pods.parse_ms(pod["metadata"]["creationTimestamp"]) if pod else now_ms
+        submitted = task.job.submit_ms if task else _created_ms(pod, now_ms)
         team = self._accounts.get(task.job.account, task.job.account) if task else ""
         return QueueRow(
             id=identity,
@@ -145,6 +145,10 @@ class _Finder:
             yield task.shown_id
         elif pod is not None:
             yield f"pod/{_pod_name(pod)}"
+
+
+def _created_ms(pod: Object | None, now_ms: int) -> int:
+    return pods.parse_ms(pod["metadata"]["creationTimestamp"]) if pod else now_ms
 
 
 def _pod_name(pod: Object | None) -> str:

@@ -19,7 +19,7 @@ from bridge.api.views import (
     StatusView,
     SystemHealth,
 )
-from bridge.capacity import plan as capacity
+from bridge.capacity import columns, readiness
 from bridge.clock import Clock
 from bridge.controller import queue
 from bridge.controller.cycle import Beat
@@ -109,7 +109,7 @@ class BeatSource:
     def _problems(self, beat: Beat) -> list[Problem]:
         found = [Problem(about="configuration", text=text) for text in beat.world.settings.problems]
         found += [Problem(about=f"act {act}", text=text) for act, text in sorted(self._failures().items())]
-        known = capacity.problems(beat.plan.capacity, now_ms=beat.world.now_ms)
+        known = readiness.problems(beat.plan.capacity, beat.plan.grants, now_ms=beat.world.now_ms)
         found += [Problem(about=f"node {p.node}", text=p.text) for p in known]
         return found
 
@@ -118,7 +118,7 @@ class BeatSource:
         beat = self.beat
         found = []
         for view in beat.plan.capacity:
-            columns = capacity.columns(view, beat.plan.grants)
+            sorted_out = columns.columns(view, beat.plan.grants)
             held: Counter[tuple[str, System, str]] = Counter()
             count: Counter[tuple[str, System, str]] = Counter()
             for grant in beat.plan.grants:
@@ -131,17 +131,17 @@ class BeatSource:
                 NodeRow(
                     node=view.name,
                     flavor=view.flavor,
-                    total=columns.worker + columns.pods + columns.unmanaged + columns.idle + columns.unavailable,
-                    worker=columns.worker,
-                    pods=columns.pods,
-                    unmanaged=columns.unmanaged,
-                    idle=columns.idle,
-                    unavailable=columns.unavailable,
-                    cause=columns.cause,
+                    total=sorted_out.total,
+                    worker=sorted_out.worker,
+                    pods=sorted_out.pods,
+                    unmanaged=sorted_out.unmanaged,
+                    idle=sorted_out.idle,
+                    unavailable=sorted_out.unavailable,
+                    cause=sorted_out.cause,
                     ready=view.ready,
                     holders=tuple(
-                        Holder(team=team, system=system, flavor=flavor, gpus=gpus, workloads=count[team, system, flavor])
-                        for (team, system, flavor), gpus in sorted(held.items())
+                        Holder(team=key[0], system=key[1], flavor=key[2], gpus=gpus, workloads=count[key])
+                        for key, gpus in sorted(held.items())
                     ),
                     slurm_node=record.name if record else "",
                     slurm_state="+".join([record.state, *sorted(record.flags)]) if record else "",
@@ -230,7 +230,7 @@ def quota_rows(beat: Beat) -> list[QuotaRow]:
     for team in tree.teams:
         spec = tree.spec(team)
         for flavor in sorted(spec.quotas):
-            found.append(
+            found.append(  # noqa: PERF401 -- a comprehension would hide eleven columns
                 QuotaRow(
                     team=team,
                     parent=spec.parent,

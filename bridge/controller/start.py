@@ -3,7 +3,7 @@
 from typing import Any
 
 from bridge import wellknown
-from bridge.capacity import plan as capacity
+from bridge.capacity import readiness
 from bridge.capacity.model import NodeView
 from bridge.controller import acts, workers
 from bridge.controller.world import World
@@ -27,7 +27,7 @@ def start(
     for grant in grants:
         if grant.state is not GrantState.RESERVED:
             continue
-        pending = capacity.pending(grant, views)
+        pending = readiness.pending(grant, views)
         if pending:
             moving[grant.workload] = Waiting(Reason.MOVING, f"granted; {pending}")
         elif grant.system is System.SLURM:
