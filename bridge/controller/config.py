@@ -40,7 +40,7 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
         if variable.startswith(PREFIX) and variable in known:
             values[known[variable]] = value
     try:
-        return Config(**values)  # type: ignore[arg-type] -- pydantic parses the strings
+        return Config.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         variable = PREFIX + str(first["loc"][0]).upper()

@@ -174,7 +174,7 @@ class BeatSource:
             numbers=numbers,
             binding=str(numbers.get("binding", "")),
             holders=tuple(self._holders(row.flavor)) if why else (),
-            placement=dict(grant.placement) if grant else {},
+            placement={str(node): gpus for node, gpus in grant.placement.items()} if grant else {},
             timeline=(submitted, *(moment(entry) for entry in history)),
         )
 
