@@ -1,12 +1,13 @@
 """What runs inside the sandbox's cluster before anything of ours does, and the proof that all of it works."""
 
+import datetime as dt
 import json
 import string
 from pathlib import Path
 from typing import Any
 
 from deploy.images import catalog
-from deploy.sandbox import layout
+from deploy.sandbox import containers, layout
 from deploy.sandbox.engine import docker, kubectl, kubectl_works, step, wait_until
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -17,13 +18,14 @@ PODS_DEADLINE_S = 180.0
 
 def bring_up() -> None:
     """Apply the system's manifests and wait until nodes, GPUs, names and image pulls work."""
+    started = dt.datetime.now(dt.UTC)
     api_log = f"docker exec {layout.CONTROL.container} tail /var/log/node/kube-apiserver.log"
     with step("API server ready"):
         wait_until("the API server is ready", lambda: kubectl_works("get", "--raw", "/readyz"), API_DEADLINE_S, api_log)
     apply()
     with step("nodes ready"):
         node_log = "docker exec sbx-NODE tail /var/log/node/kubelet.log"
-        wait_until("every node is ready", _nodes_ready, NODES_DEADLINE_S, node_log)
+        wait_until("every node is ready", lambda: _nodes_ready(started), NODES_DEADLINE_S, node_log)
         kubectl("label", "--overwrite", "node", layout.CONTROL.name, "node-role.kubernetes.io/control-plane=")
     with step("GPUs advertised"):
         pods = "kubectl -n kube-system get pods -o wide"
@@ -71,9 +73,18 @@ def _nodes() -> dict[str, dict[str, Any]]:
     return {node["metadata"]["name"]: node for node in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]}
 
 
-def _nodes_ready() -> bool:
-    found = _nodes()
-    return all(node.name in found and _is_ready(found[node.name]) for node in layout.NODES)
+def _nodes_ready(since: dt.datetime) -> bool:
+    """Whether every node is ready and said so since then: after a restart the old word still stands for a while."""
+    found, heard = _nodes(), _heartbeats()
+    return all(
+        node.name in found and _is_ready(found[node.name]) and heard.get(node.name, since) > since
+        for node in layout.NODES
+    )
+
+
+def _heartbeats() -> dict[str, dt.datetime]:
+    leases = json.loads(kubectl("-n", "kube-node-lease", "get", "leases", "-o", "json"))["items"]
+    return {lease["metadata"]["name"]: dt.datetime.fromisoformat(lease["spec"]["renewTime"]) for lease in leases}
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
@@ -83,11 +94,11 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 def _gpus_advertised() -> bool:
     found = _nodes()
-    return all(_capacity(found[node.name]) > 0 for node in layout.NODES if node.gpus)
+    return all(_allocatable(found[node.name]) == containers.healthy_gpus(node) for node in layout.NODES if node.gpus)
 
 
-def _capacity(node: dict[str, Any]) -> int:
-    return int(node["status"].get("capacity", {}).get("nvidia.com/gpu", 0))
+def _allocatable(node: dict[str, Any]) -> int:
+    return int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", 0))
 
 
 def _probe() -> None:

@@ -20,6 +20,7 @@ NODE_RIGHTS = (
     "--tmpfs=/tmp",
 )
 MIB = 1024 * 1024
+GPU_STATE = "/var/lib/fake-gpu/state.json"
 
 
 def network() -> layout.Addresses:
@@ -109,7 +110,13 @@ def _install_gpus(which: layout.Node) -> None:
     """Put in the node's fake GPUs, unless somebody already changed what is installed."""
     state = json.dumps({"count": which.gpus, "unhealthy": []})
     script = 'mkdir -p /var/lib/fake-gpu; [ -e "$1" ] || echo "$2" > "$1"'
-    docker("exec", which.container, "sh", "-c", script, "sh", "/var/lib/fake-gpu/state.json", state)
+    docker("exec", which.container, "sh", "-c", script, "sh", GPU_STATE, state)
+
+
+def healthy_gpus(which: layout.Node) -> int:
+    """Return how many of the GPUs that are installed in a node are healthy."""
+    state = json.loads(docker("exec", which.container, "cat", GPU_STATE))
+    return int(state["count"]) - len({index for index in state["unhealthy"] if index < state["count"]})
 
 
 def shared_volume() -> None:
