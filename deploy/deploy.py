@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: `deploy` is the package, not this file
 from deploy import overlay, preflight, removal, waiting
 from deploy.images import catalog
 from deploy.kubectl import DeployError, Kubectl

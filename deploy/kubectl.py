@@ -33,9 +33,20 @@ class Kubectl:
             raise DeployError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    def json(self, *arguments: str, text: str = "") -> Any:
+    def json(self, *arguments: str) -> Any:
         """Return kubectl's JSON output, parsed."""
-        return json.loads(self.run(*arguments, "-o", "json", text=text))
+        return json.loads(self.run(*arguments, "-o", "json"))
+
+    def create(self, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Create objects and return the server's answers; kubectl prints one JSON document after the other."""
+        bundle = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        text = self.run("create", "-f", "-", "-o", "json", text=bundle)
+        decoder, answers = json.JSONDecoder(), []
+        while text := text.lstrip():
+            answer, end = decoder.raw_decode(text)
+            answers.append(answer)
+            text = text[end:]
+        return answers
 
     def raw(self, path: str) -> Any:
         """GET a path of the API server."""

@@ -82,9 +82,7 @@ def _rights(kubectl: Kubectl) -> Finding:
         }
         for verb, group, resource in RIGHTS
     ]
-    bundle = json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews})
-    answers = kubectl.json("create", "-f", "-", text=bundle)["items"]
-    return judge_rights(answers)
+    return judge_rights(kubectl.create(reviews))
 
 
 def judge_rights(answers: list[dict[str, Any]]) -> Finding:

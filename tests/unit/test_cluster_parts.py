@@ -87,7 +87,7 @@ def test_one_user_with_two_uids_keeps_the_first_teams_and_is_told() -> None:
     found = users.directory([team("vision", ("alice", 2001, 2001)), team("nlp", ("alice", 2009, 2009))])
     assert "alice:x:2009:" in found.passwd
     assert found.problems == (
-        "Team vision: member alice has uid 2001 gid 2001, but team nlp gives uid 2009 gid 2009; use the same numbers in both",
+        "Team vision: member alice has uid 2001 gid 2001, but team nlp gives uid 2009 gid 2009; use one",
     )
 
 

@@ -25,9 +25,8 @@ class Recorded(Kubectl):
         found: list[dict[str, Any]] = self.lists.get(arguments[0], [])  # type: ignore[attr-defined]
         return found
 
-    def json(self, *arguments: str, text: str = "") -> Any:
+    def json(self, *arguments: str) -> Any:
         assert arguments[0] == "get"
-        assert not text
         return self.items(arguments[1])[0]
 
 
