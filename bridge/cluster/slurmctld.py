@@ -37,7 +37,7 @@ def stateful_set(cluster: SlurmCluster, images: Images) -> Object:
 def service(cluster: SlurmCluster) -> Object:
     """Render the Service, with an address of its own.
 
-    slurmd and libslurm resolve a name only once: a headless one would leave them with the address of a pod that is gone.
+    slurmd and libslurm resolve a name once: a headless one would leave them with the address of a pod that is gone.
     """
     return {
         "apiVersion": "v1",

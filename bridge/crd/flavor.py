@@ -85,5 +85,7 @@ DEFINITION = Definition(
         Column("GPUs", "integer", ".status.gpus"),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
-    rules=(("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters"),),
+    rules=(
+        Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters", "metadata.name"),
+    ),
 )

@@ -77,9 +77,7 @@ def stale(directory: Path) -> list[str]:
     """Return the names of files that are missing, outdated or of no kind."""
     wanted = files()
     present = {path.name for path in directory.glob("*.yaml")} - {"kustomization.yaml"}
-    outdated = [
-        name for name in wanted if name not in present or (directory / name).read_text() != wanted[name]
-    ]
+    outdated = [name for name in wanted if name not in present or (directory / name).read_text() != wanted[name]]
     return sorted([*outdated, *(present - wanted.keys())])
 
 

@@ -105,7 +105,7 @@ class Definition:
     spec: type[Model]
     status: type[Model]
     columns: tuple[Column, ...]
-    rules: tuple[tuple[str, str], ...] = ()  # (CEL over the whole object, message)
+    rules: "tuple[Rule, ...]" = ()  # over the whole object
     scale: tuple[str, str] | None = None  # (path of the wanted, of the actual number)
 
     @property
@@ -116,12 +116,21 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule inside a schema: `json_schema_extra=rules(Rule(...), ...)`."""
+    """A CEL rule inside a schema: `json_schema_extra=rules(Rule(...), ...)`.
+
+    `field` is the one to blame, for rules over several. The values cannot be told: the API server bounds the cost
+    of a message by the longest number there could be.
+    """
 
     rule: str
     message: str
+    field: str = ""
 
 
 def rules(*given: Rule) -> dict[str, Any]:
     """Return the schema extension that carries CEL rules."""
-    return {"x-kubernetes-validations": [{"rule": r.rule, "message": r.message} for r in given]}
+    return {
+        "x-kubernetes-validations": [
+            {"rule": r.rule, "message": r.message, **({"fieldPath": f".{r.field}"} if r.field else {})} for r in given
+        ]
+    }

@@ -32,7 +32,15 @@ class Resources(Model):
 class Spec(Model):
     """Which nodes may carry workers, how many, and their shape."""
 
-    model_config = ConfigDict(json_schema_extra=rules(Rule("self.min <= self.max", "min may not exceed max")))
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "self.min <= self.max",
+                "min is above max; lower min or raise max",
+                "min",
+            )
+        )
+    )
 
     cluster: Annotated[
         Name, Field(json_schema_extra=rules(Rule("self == oldSelf", "cluster is fixed; make a new NodeSet")))
@@ -107,6 +115,8 @@ DEFINITION = Definition(
         Column("Draining", "integer", ".status.draining"),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
-    rules=(("size(self.metadata.name) <= 40", "the name begins worker names: at most 40 characters"),),
+    rules=(
+        Rule("size(self.metadata.name) <= 40", "the name begins worker names: at most 40 characters", "metadata.name"),
+    ),
     scale=(".spec.max", ".status.ready"),
 )

@@ -6,7 +6,7 @@ refused by the API server's strict field validation (kubectl's default) and by o
 
 from typing import Any
 
-from bridge.crd.model import Definition, Model
+from bridge.crd.model import Definition, Model, rules
 
 Schema = dict[str, Any]
 
@@ -40,9 +40,7 @@ def of_definition(definition: Definition) -> Schema:
         },
     }
     if definition.rules:
-        result["x-kubernetes-validations"] = [
-            {"rule": rule, "message": text} for rule, text in definition.rules
-        ]
+        result |= rules(*definition.rules)
     return result
 
 

@@ -131,8 +131,7 @@ class Spec(Model):
             max_length=64,
             json_schema_extra=rules(
                 Rule(
-                    "self.all(k, k.matches('^[A-Za-z][A-Za-z0-9]{0,63}$') && "
-                    f"!(k.lowerAscii() in [{_owned_list}]))",
+                    f"self.all(k, k.matches('^[A-Za-z][A-Za-z0-9]{{0,63}}$') && !(k.lowerAscii() in [{_owned_list}]))",
                     "slurmConf may not set what the bridge works by (docs/reference/resources.md)",
                 )
             ),
@@ -194,9 +193,10 @@ DEFINITION = Definition(
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
     rules=(
-        (
+        Rule(
             "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$')",
             "the name is Slurm's ClusterName too: lower case letters, digits and dashes, at most 40",
+            "metadata.name",
         ),
     ),
 )

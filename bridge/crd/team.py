@@ -28,10 +28,15 @@ class QuotaEntry(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            Rule("!has(self.limit) || self.limit >= self.guarantee", "limit must be at least guarantee"),
+            Rule(
+                "!has(self.limit) || self.limit >= self.guarantee",
+                "limit is below guarantee; raise limit or lower guarantee",
+                "limit",
+            ),
             Rule(
                 "!has(self.lendLimit) || self.lendLimit <= self.guarantee",
-                "lendLimit must be at most guarantee",
+                "lendLimit is above guarantee; no more than that can be lent",
+                "lendLimit",
             ),
         )
     )
@@ -48,13 +53,10 @@ class QuotaEntry(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.limit is not None and self.limit < self.guarantee:
-            raise ValueError(
-                f"limit {self.limit} is below guarantee {self.guarantee}; raise limit or lower guarantee"
-            )
+            raise ValueError(f"limit {self.limit} is below guarantee {self.guarantee}; raise limit or lower guarantee")
         if self.lend_limit is not None and self.lend_limit > self.guarantee:
             raise ValueError(
-                f"lendLimit {self.lend_limit} is above guarantee {self.guarantee}; "
-                "no more than that can be lent"
+                f"lendLimit {self.lend_limit} is above guarantee {self.guarantee}; no more than that can be lent"
             )
         return self
 
@@ -80,7 +82,8 @@ class Spec(Model):
             Rule(
                 "!has(self.defaultUser) || "
                 "(has(self.members) && self.members.exists(m, m.slurmUser == self.defaultUser))",
-                "defaultUser must be the slurmUser of one of the members",
+                "defaultUser is no member's slurmUser; add that member or choose another",
+                "defaultUser",
             ),
         )
     )
@@ -162,9 +165,7 @@ class Team(Model):
         return TeamSpec(
             name=TeamName(self.metadata.name),
             parent=TeamName(self.spec.parent) if self.spec.parent is not None else None,
-            quotas={
-                FlavorName(q.flavor): Quota(q.guarantee, q.limit, q.lend_limit) for q in self.spec.quotas
-            },
+            quotas={FlavorName(q.flavor): Quota(q.guarantee, q.limit, q.lend_limit) for q in self.spec.quotas},
         )
 
 
@@ -185,10 +186,11 @@ DEFINITION = Definition(
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
     rules=(
-        ("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters"),
-        (
+        Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters", "metadata.name"),
+        Rule(
             "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
-            "a team cannot be its own parent",
+            "a team cannot be its own parent; name another team, or leave parent out for a root",
+            "spec.parent",
         ),
     ),
 )
