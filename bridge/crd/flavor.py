@@ -85,7 +85,5 @@ DEFINITION = Definition(
         Column("GPUs", "integer", ".status.gpus"),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
-    rules=(
-        Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters", "metadata.name"),
-    ),
+    rules=(Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters"),),
 )

@@ -115,8 +115,6 @@ DEFINITION = Definition(
         Column("Draining", "integer", ".status.draining"),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
-    rules=(
-        Rule("size(self.metadata.name) <= 40", "the name begins worker names: at most 40 characters", "metadata.name"),
-    ),
+    rules=(Rule("size(self.metadata.name) <= 40", "the name begins worker names: at most 40 characters"),),
     scale=(".spec.max", ".status.ready"),
 )

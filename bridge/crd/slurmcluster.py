@@ -196,7 +196,6 @@ DEFINITION = Definition(
         Rule(
             "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$')",
             "the name is Slurm's ClusterName too: lower case letters, digits and dashes, at most 40",
-            "metadata.name",
         ),
     ),
 )

@@ -186,7 +186,7 @@ DEFINITION = Definition(
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
     rules=(
-        Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters", "metadata.name"),
+        Rule("size(self.metadata.name) <= 63", "the name goes into labels: at most 63 characters"),
         Rule(
             "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
             "a team cannot be its own parent; name another team, or leave parent out for a root",
