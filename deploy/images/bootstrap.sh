@@ -1,29 +1,41 @@
 #!/bin/sh
-# Makes a plain Debian machine able to build the images and run the sandbox: installs what is missing with apt
-# and starts dockerd where no init system does. Safe to run at any time; says in one line what it did.
+# bootstrap.sh [python|docker|all]: makes a plain Debian machine able to build the images and run the sandbox. Installs
+# what is missing with apt and starts dockerd where no init system does. Safe to run at any time; says what it did.
 set -eu
+
+part=${1:-all}
+case $part in
+python | docker | all) ;;
+*)
+    echo "bootstrap: there is no part $part: choose python, docker or all" >&2
+    exit 1
+    ;;
+esac
 
 log_dir=$(cd "$(dirname "$0")/../.." && pwd)/.build/logs
 mkdir -p "$log_dir"
 did=""
 
 missing_packages() {
-    command -v docker >/dev/null && command -v dockerd >/dev/null || echo docker.io
-    command -v debootstrap >/dev/null || echo debootstrap
-    command -v iptables >/dev/null || echo iptables
-    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     [ -s /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+    if [ "$part" != docker ]; then
+        python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    fi
+    if [ "$part" != python ]; then
+        # A client alone is enough when it already reaches a daemon (a remote one, or one started by hand).
+        { command -v docker && { command -v dockerd || daemon_answers; }; } >/dev/null || echo docker.io
+        command -v debootstrap >/dev/null || echo debootstrap
+        command -v iptables >/dev/null || echo iptables
+    fi
 }
 
 daemon_answers() {
     docker info >/dev/null 2>&1
 }
 
-# A client alone is enough when it already reaches a daemon (a remote one, or one started by hand).
 install_missing() {
     packages=$(missing_packages | tr '\n' ' ')
-    if daemon_answers; then packages=$(echo "$packages" | sed 's/docker\.io//'); fi
-    [ -n "$(echo "$packages" | tr -d ' ')" ] || return 0
+    [ -n "$packages" ] || return 0
     if [ "$(id -u)" != 0 ]; then
         echo "bootstrap: missing $packages: run this as root, or install them with apt" >&2
         exit 1
@@ -44,8 +56,7 @@ launch_daemon() {
         systemctl start docker
         return
     fi
-    if ! pgrep -x dockerd >/dev/null; then rm -f /var/run/docker.pid; fi
-    if ! pgrep -x containerd >/dev/null; then rm -f /run/containerd/containerd.pid; fi
+    if ! pidof dockerd >/dev/null; then rm -f /var/run/docker.pid /var/run/docker/containerd/containerd.pid; fi
     setsid nohup dockerd "$@" >>"$log_dir/dockerd.log" 2>&1 </dev/null &
 }
 
@@ -79,5 +90,5 @@ start_daemon() {
 }
 
 install_missing
-start_daemon
-echo "bootstrap: ${did:-nothing to do}"
+if [ "$part" != python ]; then start_daemon; fi
+if [ -n "$did" ]; then echo "bootstrap: $did"; fi

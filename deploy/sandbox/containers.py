@@ -23,6 +23,12 @@ MIB = 1024 * 1024
 GPU_STATE = "/var/lib/fake-gpu/state.json"
 
 
+def refuse_strangers() -> None:
+    """Refuse to build upon containers whose keys are not here: they belong to another checkout, or lost their folder."""
+    if states() and not layout.STATE_DIR.exists():
+        raise SandboxError("containers of another sandbox are here without their keys: run `make sandbox-down` first")
+
+
 def network() -> layout.Addresses:
     """Return the addresses of the sandbox's network, which is made on the first free subnet."""
     known = docker("network", "ls", "--quiet", "--filter", f"name=^{layout.NETWORK}$").split()
@@ -67,11 +73,11 @@ def registry(addresses: layout.Addresses) -> None:
 
 def node(which: layout.Node, addresses: layout.Addresses) -> None:
     """Run one node with its rendered configuration."""
-    configuration = _write_files(which, addresses)
+    changed = _write_files(which, addresses)
     volumes = {"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
     if which.is_control:
         volumes["etcd"] = "/var/lib/etcd"
-    mounts = [f"--volume={configuration}:/etc/node:ro", f"--volume={layout.SHARED_VOLUME}:/shared"]
+    mounts = [f"--volume={_folder(which)}:/etc/node:ro", f"--volume={layout.SHARED_VOLUME}:/shared"]
     mounts.append(f"--volume={layout.PKI_DIR / which.name}:{node_files.PKI}:ro")
     if which.is_control:
         mounts.append(f"--volume={layout.PKI_DIR / 'control-plane'}:{node_files.CONTROL_PKI}:ro")
@@ -84,22 +90,31 @@ def node(which: layout.Node, addresses: layout.Addresses) -> None:
     environment = {"ROUTES": routes, "BINDS": "/shared/home=/home", "POD_NETWORK": layout.POD_NETWORK}
     variables = [f"--env={key}={value}" for key, value in environment.items()]
     ip = f"--ip={addresses.node(which)}"
-    _run(which.container, catalog.IMAGES["kube"].local, [*NODE_RIGHTS, ip, *mounts, *variables])
+    was_running = _run(which.container, catalog.IMAGES["kube"].local, [*NODE_RIGHTS, ip, *mounts, *variables])
+    if was_running and changed:
+        docker("restart", which.container)
     if which.gpus:
         _install_gpus(which)
 
 
-def _write_files(which: layout.Node, addresses: layout.Addresses) -> Path:
+def _folder(which: layout.Node) -> Path:
+    return layout.STATE_DIR / "nodes" / which.name
+
+
+def _write_files(which: layout.Node, addresses: layout.Addresses) -> bool:
+    """Write the node's files; return whether any is another than before."""
     pause = f"{layout.IMAGE_PREFIX}/pause:{catalog.tag('pause')}"
-    folder = layout.STATE_DIR / "nodes" / which.name
+    folder, changed = _folder(which), False
     for mount_point in ("pki", "control-pki"):
         (folder / mount_point).mkdir(parents=True, exist_ok=True)
     for name, text in node_files.render(which, addresses, pause, _memory_mib()).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            changed = True
         path.chmod(0o755 if name.startswith("services/") else 0o644)
-    return folder
+    return changed
 
 
 def _memory_mib() -> int:
@@ -134,7 +149,8 @@ def _volume(name: str) -> None:
     docker("volume", "create", "--label", layout.LABEL, name)  # an existing one stays as it is
 
 
-def _run(name: str, image: str, options: list[str]) -> None:
+def _run(name: str, image: str, options: list[str]) -> bool:
+    """Make the container run; return whether it did already."""
     found = docker("ps", "--all", "--filter", f"name=^{name}$", "--format", "{{.Image}} {{.State}}").split()
     if found and found[0] != image:  # an older build: the state is on volumes, so the container can be replaced
         docker("rm", "--force", name)
@@ -144,6 +160,7 @@ def _run(name: str, image: str, options: list[str]) -> None:
         docker("run", "--detach", *common, *options, image)
     elif found[1] != "running":
         docker("start", name)
+    return bool(found) and found[1] == "running"
 
 
 def remove_all() -> None:

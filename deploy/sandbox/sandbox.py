@@ -51,6 +51,7 @@ def up(_arguments: argparse.Namespace) -> None:
     """Build, start and prove the sandbox."""
     started = time.monotonic()
     _checked(["sh", str(layout.ROOT / "deploy" / "images" / "bootstrap.sh")])
+    containers.refuse_strangers()
     _build([*SYSTEM_IMAGES])
     with engine.step("network, certificates, volumes"):
         addresses = containers.network()

@@ -17,17 +17,15 @@ go_mod=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod
 sed -n 's#^\t\(k8s.io/[a-z0-9-]*\) => ./staging/.*#\1#p' "$go_mod" |
     while read -r module; do go mod edit -replace "$module=$module@$staging_version"; done
 
-tools=""
-for command in $commands; do tools="$tools k8s.io/kubernetes/cmd/$command@$version"; done
-# shellcheck disable=SC2086  # one word per command
-go get -tool $tools
+packages=""
+for command in $commands; do packages="$packages k8s.io/kubernetes/cmd/$command"; done
+# shellcheck disable=SC2046,SC2086  # one word per package
+go get -tool $(for package in $packages; do echo "$package@$version"; done)
 
 stamp=k8s.io/component-base/version
 flags="-s -w -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$(echo "$version" | cut -d. -f2)"
 flags="$flags -X $stamp.gitTreeState=clean"
 mkdir -p "$out"
-for command in $commands; do
-    echo "building $command"
-    go build -trimpath -ldflags "$flags" -o "$out/$command" "k8s.io/kubernetes/cmd/$command"
-done
+# shellcheck disable=SC2086  # one word per package
+go build -trimpath -ldflags "$flags" -o "$out/" $packages
 "$out/kubectl" version --client
