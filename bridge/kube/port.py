@@ -5,7 +5,7 @@ writes raise OutcomeUnknownError when the answer was lost, ConflictError (409), 
 server's sentence), NotFoundError (404 with a Status body).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -102,7 +102,7 @@ class Gateway(Protocol):
         self,
         kind: Kind,
         name: str,
-        patch: Mapping[str, Any] | list[Mapping[str, Any]],
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         namespace: str | None = None,
         type: PatchType = PatchType.MERGE,
