@@ -70,7 +70,7 @@ KUBERNETES = Program(
     KUBERNETES_VERSION,
     ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"),
 )
-PACKAGE_INPUTS = ("pyproject.toml", "requirements.lock", "LICENSE", "bridge")
+PACKAGE_INPUTS = ("pyproject.toml", "requirements.lock", "LICENSE", "bridge", "slurm-conf")
 
 IMAGES = {
     image.name: image
