@@ -72,7 +72,9 @@ def explain(view: Explain, *, now_ms: int) -> RenderableType:
 def _standing(view: Explain, now_ms: int) -> Text:
     """Read as "waiting for 1h06m: QuotaExceeded: team vision holds 10 ..." or "running for 4m10s, waited 1.2s"."""
     row = view.workload
-    line = cell(row.state, tables.STATE_STYLE[row.state])
+    line = cell("").append_text(
+        cell(row.state, tables.STATE_STYLE[row.state])
+    )  # a Text's own style is all of its line's
     if row.state in (State.WAITING, State.REFUSED, State.GRANTED):
         said = ": ".join(filter(None, (row.reason and str(row.reason), row.text)))
         return line.append_text(cell(f" for {formats.span(row.waited_s)}" + (f": {said}" if said else "")))

@@ -37,14 +37,13 @@ def complain(sentence: str) -> None:
 
 def watch(page: Callable[[], RenderableType], interval_s: float) -> None:
     """Redraw until interrupted. A bridge that is away for a while is shown as that, and watched on."""
-    from rich.live import Live
-
     screen = console()
     try:
-        with Live(console=screen, auto_refresh=False) as live:
-            while True:
-                live.update(_page_or_sentence(page), refresh=True)
-                time.sleep(interval_s)
+        while True:
+            shown = _page_or_sentence(page)
+            screen.clear()
+            screen.print(shown)
+            time.sleep(interval_s)
     except KeyboardInterrupt:
         return
 
