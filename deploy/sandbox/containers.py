@@ -24,7 +24,7 @@ GPU_STATE = "/var/lib/fake-gpu/state.json"
 
 
 def refuse_strangers() -> None:
-    """Refuse to build upon containers whose keys are not here: they belong to another checkout, or lost their folder."""
+    """Refuse to build upon containers whose keys are not here: another checkout made them, or its folder is lost."""
     if states() and not layout.STATE_DIR.exists():
         raise SandboxError("containers of another sandbox are here without their keys: run `make sandbox-down` first")
 
