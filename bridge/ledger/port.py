@@ -5,6 +5,7 @@ the first result. Every write carries the leader's epoch; an older one raises St
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +20,7 @@ class Entry:
     seq: int
     at_ms: int
     epoch: int
-    step: str  # reserve | run | adjust | release | void | adopt | capacity | intent | settle | note
+    step: str  # epoch | reserve | run | adjust | release | void | adopt | capacity | intent | settle | note
     workload: WorkloadId | None
     attempt: int | None
     team: TeamName | None
@@ -78,23 +79,41 @@ class Ledger(Protocol):
     """Quota holds, capacity, intents and their history. Durable when a call returns."""
 
     def open_epoch(self, epoch: int, holder: str) -> None:
-        """Take over as leader. An epoch not above the recorded one raises StaleLeaderError (equal + same holder is fine)."""
+        """Take over as leader. An epoch not above the recorded one raises StaleLeaderError.
+
+        The recorded epoch again by the same holder is fine.
+        """
+        ...
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Commit every write of this thread inside the block together, or none; reads inside see what was before."""
         ...
 
     def reserve(self, workload: Workload, placement: Mapping[NodeName, int], *, at_ms: int) -> Grant:
-        """Grant the next attempt of `workload` as reserved; when an attempt holds already, return that one unchanged."""
+        """Grant the next attempt of `workload` as reserved; an attempt that holds already is returned unchanged."""
         ...
 
-    def run(self, workload: WorkloadId, attempt: int, *, gpus: int, placement: Mapping[NodeName, int], at_ms: int) -> Grant:
-        """reserved -> running with what was really allocated (may differ from the request); `at_ms` = real start."""
+    def run(
+        self, workload: WorkloadId, attempt: int, *, gpus: int, placement: Mapping[NodeName, int], at_ms: int
+    ) -> Grant:
+        """Reserved -> running with what was really allocated (may differ from the request); `at_ms` = real start."""
+        ...
+
+    def adjust(
+        self, workload: WorkloadId, attempt: int, *, gpus: int, placement: Mapping[NodeName, int], at_ms: int
+    ) -> Grant:
+        """Charge a running grant another amount from `at_ms` on. The same adjustment again changes nothing."""
         ...
 
     def release(self, workload: WorkloadId, attempt: int, *, at_ms: int, note: str = "") -> Grant:
-        """running (or reserved) -> released; `at_ms` = real end. Releasing twice changes nothing; beyond the charge is refused."""
+        """End a grant that runs (or is reserved): its whole charge is given back; `at_ms` = real end.
+
+        Releasing twice changes nothing; what was voided or never granted has no charge to give back and is refused.
+        """
         ...
 
     def void(self, workload: WorkloadId, attempt: int, *, at_ms: int, note: str) -> Grant:
-        """reserved -> voided: it never ran."""
+        """Reserved -> voided: it never ran."""
         ...
 
     def adopt(self, workload: Workload, placement: Mapping[NodeName, int], *, at_ms: int, note: str) -> Grant:
@@ -110,7 +129,7 @@ class Ledger(Protocol):
         ...
 
     def capacity(self, rows: Sequence[CapacityRow], *, at_ms: int) -> int:
-        """Record the nodes whose row changed (columns checked to sum to total); return how many entries were written."""
+        """Record the nodes whose row changed (columns must sum to total); return how many entries were written."""
         ...
 
     def note(self, workload: WorkloadId, text: str, *, at_ms: int) -> None:
@@ -137,10 +156,18 @@ class Ledger(Protocol):
         """Entries in order."""
         ...
 
+    def last_seq(self) -> int:
+        """Return the number of the newest entry; 0 when there is none."""
+        ...
+
     def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
         """GPU-ms that were held in the running state within the window, exact to the millisecond."""
         ...
 
     def verify(self) -> Sequence[Problem]:
         """Recompute every balance and grant from entry 1; an empty result is the proof."""
+        ...
+
+    def close(self) -> None:
+        """Close the database; no call may follow."""
         ...

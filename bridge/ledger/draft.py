@@ -1,0 +1,191 @@
+"""One write transaction in the making: new entries and the projections that follow from them.
+
+Nothing reaches the database before `flush`, which writes entries and projections together. A verb that refuses
+raises before it has changed anything here, so the draft is always whole entries with all their consequences.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, func, insert, select
+
+from bridge.errors import BrokenInvariantError
+from bridge.ledger import rows, schema
+from bridge.ledger.model import Balance, Head, Span, Step
+from bridge.ledger.port import Entry
+from bridge.ledger.projection import Projection
+from bridge.ledger.transfers import Change
+from bridge.quota.model import FlavorName, TeamName
+from bridge.workloads.model import Grant, GrantState, System, WorkloadId
+
+_GRANT, _SPAN, _ENTRY = schema.grants.c, schema.spans.c, schema.entries.c
+_NEWEST_ATTEMPT: Final = select(func.max(_GRANT.attempt)).where(_GRANT.workload == bindparam("of"))
+_OPEN_SPAN: Final = select(schema.spans).where(
+    _SPAN.workload == bindparam("of"), _SPAN.attempt == bindparam("nth"), _SPAN.to_ms.is_(None)
+)
+_BY_TRANSFER: Final = select(schema.entries).where(_ENTRY.transfer == bindparam("id"))
+_NEWEST_NOTE: Final = (
+    select(schema.entries)
+    .where(_ENTRY.workload == bindparam("of"), _ENTRY.step == Step.NOTE.value)
+    .order_by(_ENTRY.seq.desc())
+    .limit(1)
+)
+
+
+class Draft:
+    """What one transaction will write."""
+
+    def __init__(self, connection: Connection, epoch: int, head: Head) -> None:
+        self._connection = connection
+        self.epoch = epoch
+        self._head = head
+        self._rows: list[dict[str, Any]] = []
+        self._entries: dict[str, Entry] = {}
+        self._attempts: dict[WorkloadId, int] = {}
+        self._open: dict[tuple[WorkloadId, int], Span | None] = {}
+        self._notes: dict[WorkloadId, str | None] = {}
+        self.grants = Projection(connection, rows.GRANTS)
+        self.spans = Projection(connection, rows.SPANS)
+        self.balances = Projection(connection, rows.BALANCES)
+        self.capacity = Projection(connection, rows.CAPACITY)
+        self.intents = Projection(connection, rows.INTENTS)
+        self.epochs = Projection(connection, rows.EPOCHS)
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next entry gets."""
+        return self._head.seq + 1
+
+    def latest(self, workload: WorkloadId) -> Grant | None:
+        """Return the newest attempt of a workload."""
+        if workload not in self._attempts:
+            self._attempts[workload] = self._connection.scalar(_NEWEST_ATTEMPT, {"of": workload}) or 0
+        attempt = self._attempts[workload]
+        return self.grants.get(workload, attempt) if attempt else None
+
+    def attempt(self, workload: WorkloadId, attempt: int, step: Step) -> Grant:
+        """Return one attempt; a step of an attempt that was never granted is refused."""
+        found = self.grants.get(workload, attempt)
+        if found is None:
+            raise BrokenInvariantError(f"{step} of {workload} attempt {attempt}: the ledger never granted it")
+        return found
+
+    def open_span(self, workload: WorkloadId, attempt: int) -> Span | None:
+        """Return the span that a running attempt is in."""
+        key = (workload, attempt)
+        if key not in self._open:
+            row = self._connection.execute(_OPEN_SPAN, {"of": workload, "nth": attempt}).mappings().one_or_none()
+            self._open[key] = None if row is None else rows.SPANS.load(row)
+        return self._open[key]
+
+    def since_ms(self, grant: Grant) -> int | None:
+        """Return when the present charge of a running attempt began."""
+        span = self.open_span(grant.workload, grant.attempt) if grant.state is GrantState.RUNNING else None
+        return None if span is None else span.from_ms
+
+    def recorded(self, transfer: str) -> Entry | None:
+        """Return the entry of a transfer, if there is one."""
+        if transfer in self._entries:
+            return self._entries[transfer]
+        row = self._connection.execute(_BY_TRANSFER, {"id": transfer}).mappings().one_or_none()
+        return None if row is None else rows.load_entry(row)
+
+    def last_note(self, workload: WorkloadId) -> str | None:
+        """Return the text of a workload's newest note."""
+        if workload not in self._notes:
+            row = self._connection.execute(_NEWEST_NOTE, {"of": workload}).mappings().one_or_none()
+            self._notes[workload] = None if row is None else str(rows.load_entry(row).detail["text"])
+        return self._notes[workload]
+
+    def note(self, workload: WorkloadId, text: str, at_ms: int) -> None:
+        """Append a note."""
+        self._notes[workload] = text
+        self.append(Step.NOTE, f"{Step.NOTE}/{self.next_seq}", at_ms, {"text": text}, workload=workload)
+
+    def keep(self, change: Change | None, present: Grant | None) -> Grant:
+        """Apply a change and return what it makes of the grant; without one, return the grant as it is."""
+        if change is not None:
+            return self.apply(change)
+        if present is None:
+            raise BrokenInvariantError("a transfer without change belongs to no grant")
+        return present
+
+    def apply(self, change: Change) -> Grant:
+        """Append a step of a grant, with its consequences for balance and running time."""
+        grant = change.grant
+        held = self.balances.get(grant.team, grant.flavor, grant.system.value)
+        balance = (held.gpus if held else 0) + change.delta
+        if balance < 0:
+            raise BrokenInvariantError(
+                f"{change.step} of {grant.workload} attempt {grant.attempt}: {grant.team} would hold {balance} "
+                f"{grant.flavor} in {grant.system}"
+            )
+        seq = self.append(
+            change.step,
+            change.transfer,
+            change.at_ms,
+            change.detail,
+            workload=grant.workload,
+            attempt=grant.attempt,
+            team=grant.team,
+            flavor=grant.flavor,
+            system=grant.system,
+            gpus=change.delta,
+        )
+        self._attempts[grant.workload] = max(grant.attempt, self._attempts.get(grant.workload, 0))
+        if change.step in (Step.RESERVE, Step.ADOPT):
+            self.grants.add(grant)
+        else:
+            self.grants.put(grant)
+        if change.delta:
+            self.balances.put(Balance(grant.team, grant.flavor, grant.system, balance))
+        self._move_span(change, seq)
+        return grant
+
+    def append(
+        self,
+        step: Step,
+        transfer: str,
+        at_ms: int,
+        detail: Mapping[str, Any],
+        *,
+        workload: WorkloadId | None = None,
+        attempt: int | None = None,
+        team: TeamName | None = None,
+        flavor: FlavorName | None = None,
+        system: System | None = None,
+        gpus: int = 0,
+    ) -> int:
+        """Append an entry, chained to the one before; return its number."""
+        entry = Entry(
+            self.next_seq, at_ms, self.epoch, step, workload, attempt, team, flavor, system, gpus, dict(detail)
+        )
+        row = rows.dump_entry(entry, transfer, self._head)
+        self._head = Head(entry.seq, row["digest"])
+        self._rows.append(row)
+        self._entries[transfer] = entry
+        return entry.seq
+
+    def flush(self) -> bool:
+        """Write everything, entries first; return whether there was anything to write."""
+        if not self._rows:
+            return False
+        self._connection.execute(insert(schema.entries), self._rows)
+        for projection in (self.grants, self.spans, self.balances, self.capacity, self.intents, self.epochs):
+            projection.flush()
+        return True
+
+    def _move_span(self, change: Change, seq: int) -> None:
+        grant, at_ms = change.grant, change.at_ms
+        span = self.open_span(grant.workload, grant.attempt) if change.step in (Step.ADJUST, Step.RELEASE) else None
+        if span is not None:
+            self.spans.put(replace(span, to_ms=at_ms))
+        now = (
+            Span(seq, grant.workload, grant.attempt, at_ms, None, grant.gpus)
+            if grant.state is GrantState.RUNNING
+            else None
+        )
+        if now is not None:
+            self.spans.add(now)
+        self._open[grant.workload, grant.attempt] = now

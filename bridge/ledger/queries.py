@@ -1,0 +1,76 @@
+"""Reads. Each takes an open connection, so that several of them can share one snapshot."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, and_, func, or_, select
+
+from bridge.ledger import rows, schema
+from bridge.ledger.history import Held
+from bridge.ledger.port import CapacityRow, Entry, Intent
+from bridge.ledger.rows import Codec, Row, Value
+from bridge.quota.model import FlavorName, TeamName
+from bridge.workloads.model import Grant, GrantState, System, WorkloadId
+
+_CHUNK: Final = 1_000
+_HOLDING: Final = (GrantState.RESERVED.value, GrantState.RUNNING.value)
+
+
+def grants(connection: Connection, *, holding: bool) -> Sequence[Grant]:
+    """Return grants in the order in which they were reserved."""
+    column = schema.grants.c
+    query = select(schema.grants).order_by(column.reserved_ms, column.workload, column.attempt)
+    return _load(connection, rows.GRANTS, query.where(column.state.in_(_HOLDING)) if holding else query)
+
+
+def intents(connection: Connection, *, open_only: bool) -> Sequence[Intent]:
+    """Return intents, oldest first."""
+    column = schema.intents.c
+    query = select(schema.intents).order_by(column.at_ms, column.id)
+    return _load(connection, rows.INTENTS, query.where(column.settled_ms.is_(None)) if open_only else query)
+
+
+def capacity(connection: Connection) -> Sequence[CapacityRow]:
+    """Return the latest row of every node."""
+    return _load(connection, rows.CAPACITY, select(schema.node_capacity).order_by(schema.node_capacity.c.node))
+
+
+def history(connection: Connection, workload: WorkloadId) -> Sequence[Entry]:
+    """Return every entry of one workload, oldest first."""
+    column = schema.entries.c
+    query = select(schema.entries).where(column.workload == workload).order_by(column.seq)
+    return [rows.load_entry(row) for row in connection.execute(query).mappings()]
+
+
+def entries(connection: Connection, *, after_seq: int, limit: int) -> Sequence[Entry]:
+    """Return entries in order."""
+    column = schema.entries.c
+    query = select(schema.entries).where(column.seq > after_seq).order_by(column.seq).limit(limit)
+    return [rows.load_entry(row) for row in connection.execute(query).mappings()]
+
+
+def last_seq(connection: Connection) -> int:
+    """Return the number of the newest entry; 0 when there is none."""
+    return connection.scalar(select(func.max(schema.entries.c.seq))) or 0
+
+
+def held(connection: Connection, *, from_ms: int, to_ms: int) -> Iterator[Held]:
+    """Return the spans that touch a window, with whom they belong to."""
+    span, grant = schema.spans.c, schema.grants.c
+    query = (
+        select(grant.team, grant.system, grant.flavor, span.gpus, span.from_ms, span.to_ms)
+        .join(schema.grants, and_(span.workload == grant.workload, span.attempt == grant.attempt))
+        .where(span.from_ms < to_ms, or_(span.to_ms.is_(None), span.to_ms > from_ms))
+    )
+    for team, system, flavor, gpus, begun_ms, ended_ms in connection.execute(query):
+        yield Held(TeamName(team), System(system), FlavorName(flavor), gpus, begun_ms, ended_ms)
+
+
+def journal(connection: Connection) -> Iterator[Row]:
+    """Return the rows of the whole journal in order, a chunk at a time."""
+    query = select(schema.entries).order_by(schema.entries.c.seq)
+    yield from connection.execute(query, execution_options={"yield_per": _CHUNK}).mappings()
+
+
+def _load(connection: Connection, codec: Codec[Value], query: Select[Any]) -> list[Value]:
+    return [codec.load(row) for row in connection.execute(query).mappings()]
