@@ -36,9 +36,14 @@ def base_parent() -> str:
 
 def go_program(program: catalog.Program) -> Path:
     """Return the folder of the program's binaries, building them if they are not there yet."""
+    with engine.exclusively(f"go-{program.name}"):
+        if not is_built(program):
+            _build_program(program)
+    return program.directory
+
+
+def _build_program(program: catalog.Program) -> None:
     target = program.directory
-    if is_built(program):
-        return target
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -48,7 +53,6 @@ def go_program(program: catalog.Program) -> Path:
         _build_in_container(program, partial)
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
-    return target
 
 
 def is_built(program: catalog.Program) -> bool:
@@ -76,13 +80,17 @@ def _build_in_container(program: catalog.Program, target: Path) -> None:
 
 def wheels(kind: str) -> Path:
     """Return a folder of wheels for the image's Python: `locked` (all of requirements.lock) or `pyslurm`."""
-    if kind == "pyslurm":
-        return _pyslurm_wheel()
+    with engine.exclusively(f"wheels-{kind}"):
+        return _pyslurm_wheel() if kind == "pyslurm" else _locked_wheels()
+
+
+def _locked_wheels() -> Path:
     lock = catalog.ROOT / "requirements.lock"
     target = _wheel_folder(f"locked-{catalog.digest_files([lock])[:12]}")
     if not (target / ".complete").exists():
         download = ["pip", "download", "--require-hashes", "--only-binary", ":all:", "--dest", "/out", "-r", "/lock"]
-        _run_in_builder("wheel-builder", [f"{target}:/out", f"{lock}:/lock:ro"], {}, download, "wheels")
+        with engine.step("wheels of requirements.lock"):
+            _run_in_builder("wheel-builder", [f"{target}:/out", f"{lock}:/lock:ro"], {}, download, "wheels")
         (target / ".complete").touch()
     return target
 
@@ -93,7 +101,9 @@ def _pyslurm_wheel() -> Path:
         script = catalog.IMAGES["wheel-builder"].directory / "pyslurm.sh"
         environment = {"CFLAGS": PYSLURM_CFLAGS}
         command = ["sh", "/recipe.sh", catalog.PYSLURM_VERSION, "/out"]
-        _run_in_builder("wheel-builder", [f"{target}:/out", f"{script}:/recipe.sh:ro"], environment, command, "pyslurm")
+        mounts = [f"{target}:/out", f"{script}:/recipe.sh:ro"]
+        with engine.step(f"wheel of pyslurm {catalog.PYSLURM_VERSION}"):
+            _run_in_builder("wheel-builder", mounts, environment, command, "pyslurm")
         (target / ".complete").touch()
     return target
 

@@ -79,8 +79,10 @@ class Build:
             made = self._artifacts(image)
             for future in needed:
                 future.result()
-            with engine.step(f"image {image.name}"):
-                _assemble(image, made)
+            with engine.exclusively(f"image-{image.name}"):
+                if not engine.image_exists(image.local):
+                    with engine.step(f"image {image.name}"):
+                        _assemble(image, made)
         engine.run(["docker", "tag", image.local, f"{catalog.LOCAL_PREFIX}/{image.name}:dev"], image.name)
 
     def _artifacts(self, image: catalog.Image) -> list[tuple[Path, str]]:
@@ -97,13 +99,14 @@ class Build:
     def _go(self, program: catalog.Program) -> Path:
         if not artifacts.is_built(program) and not artifacts.host_has_go():
             self._start("go-builder").result()
+        if artifacts.is_built(program):
+            return program.directory
         with self._compiler, engine.step(f"go {program.name} {program.version}"):
             return artifacts.go_program(program)
 
     def _wheels(self, kind: str) -> Path:
         def make() -> None:
-            with engine.step(f"wheels {kind}"):
-                artifacts.wheels(kind)
+            artifacts.wheels(kind)
 
         self._once(f"wheels {kind}", make).result()
         return artifacts.wheels(kind)

@@ -1,5 +1,6 @@
 """Runs commands for the image build: output into a log file, its tail shown when a command fails."""
 
+import fcntl
 import os
 import subprocess
 import tarfile
@@ -25,6 +26,16 @@ def step(title: str) -> Iterator[None]:
     started = time.monotonic()
     yield
     print(f"  {title:<46} {time.monotonic() - started:6.1f} s", flush=True)
+
+
+@contextmanager
+def exclusively(name: str) -> Iterator[None]:
+    """Let one process (and one thread) at a time make this thing; the others wait and then find it made."""
+    lock = catalog.BUILD_DIR / "locks" / name
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def run(command: list[str], log_name: str, stdin: Path | None = None) -> None:

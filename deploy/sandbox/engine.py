@@ -1,6 +1,5 @@
 """Runs docker and kubectl for the sandbox; a failed command says which one and why."""
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -65,5 +64,5 @@ def environment_file() -> str:
     return (
         f"export KUBECONFIG={layout.KUBECONFIG}\n"
         f"export IMAGE_PREFIX={layout.IMAGE_PREFIX}\n"
-        f'export PATH="{layout.BIN_DIR}:{os.environ.get("VIRTUAL_ENV_BIN", layout.ROOT / ".venv" / "bin")}:$PATH"\n'
+        f'export PATH="{layout.BIN_DIR}:{layout.ROOT / ".venv" / "bin"}:$PATH"\n'
     )
