@@ -73,11 +73,11 @@ def exceeds_nodes(workload: Workload, nodes: Sequence[NodeSupply]) -> Waiting:
 def quota(workload: Workload, balances: Balances, binding: Binding, systems: HeldBySystem) -> Waiting:
     """Name the tree node that binds, and who holds what of it."""
     flavor, team = workload.flavor, workload.team
-    slurm, pods = (_subtree(balances.tree, binding.node, flavor, system, systems) for system in System)
+    slurm, pods = (systems.get((binding.node, flavor, system), 0) for system in System)
     holder = f"team {team}" if binding.node == team else f"{binding.node}, above team {team},"
     if binding.kind is Bound.LIMIT:
         text = f"{holder} holds {binding.held} of its limit {binding.bound} {flavor} ({slurm} slurm, {pods} kubernetes)"
-    elif balances.tree.path(team) == (team,):
+    elif balances.tree.path(team) == (team,) and not balances.tree.children(team):
         text = f"{holder} holds {binding.held} of its {binding.bound} {flavor} ({slurm} slurm, {pods} kubernetes)"
     else:
         own, free = balances.total(team, flavor), max(0, binding.room)
@@ -154,12 +154,6 @@ def _request(workload: Workload) -> str:
     if workload.nodes == 1:
         return f"{workload.gpus_per_node} {workload.flavor} on one node"
     return f"{workload.nodes} nodes with {workload.gpus_per_node} {workload.flavor} each"
-
-
-def _subtree(tree: Tree, team: TeamName, flavor: FlavorName, system: System, systems: HeldBySystem) -> int:
-    return systems.get((team, flavor, system), 0) + sum(
-        _subtree(tree, child, flavor, system, systems) for child in tree.children(team)
-    )
 
 
 def _holders(balances: Balances, root: TeamName, flavor: FlavorName) -> str:

@@ -12,8 +12,9 @@ nodes nearest to being free for it, and its quota. What comes later in the order
  - if the target's owner is within its guarantee and the later one borrows.
 Then what is in the way of a target can only shrink, so its owner starts when that has ended; then the next one
 of its queue keeps a target. Pods may serve for ever, therefore a target with pods in its way does not close
-nodes to other teams beyond these rules. There is no backfill yet: `Kept.binds` is where work that ends before the
-target could be free will be let through.
+nodes to other teams beyond these rules. The first workload of each queue that is within its guarantee and waits for
+quota that others borrowed keeps that quota from borrowers. There is no backfill yet, and no keeping of quota inside
+a team: `Kept.binds` is where both will be said.
 
 Every input workload is in exactly one of admitted and waiting; a workload that holds a grant is never granted again.
 """
@@ -51,19 +52,20 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept for a waiting workload."""
+    """What is kept for a waiting workload: its quota, and nodes where it waits for those."""
 
     workload: Workload
-    nodes: frozenset[NodeName]
-    ends: bool  # only Slurm work is in the way
     within: bool  # it would stay within its team's guarantee
+    nodes: frozenset[NodeName] = frozenset()
+    ends: bool = False  # only Slurm work is in the way
 
     def binds(self, later: Workload, *, within: bool) -> bool:
         """Return whether `later` must leave alone what is kept."""
         mine = self.workload
         if later.flavor != mine.flavor:
             return False
-        return later.team == mine.team or self.ends or (self.within and not within)
+        siblings = later.team == mine.team and bool(self.nodes)
+        return siblings or self.ends or (self.within and not within)
 
 
 def admit(
@@ -105,6 +107,7 @@ class _Pass:
         self._tree = tree
         self._attempts: dict[WorkloadId, int] = {}
         self._systems: dict[tuple[TeamName, FlavorName, System], int] = {}
+        self._blocked: dict[tuple[TeamName, FlavorName, int], Waiting] = {}  # equal asks are blocked by equal numbers
         used: dict[Queue, int] = {}
         for grant in (grant for grant in grants if grant.holds):
             self._attempts[grant.workload] = grant.attempt
@@ -117,7 +120,8 @@ class _Pass:
             self._nodes.setdefault(node.flavor, {})[node.name] = node
         self._ceilings: dict[Queue, int] = {}
         self._large: dict[tuple[FlavorName, int, frozenset[NodeName] | None], int] = {}  # nodes of that size
-        self._kept: dict[Queue, Kept] = {}
+        self._targets: dict[Queue, Kept] = {}
+        self._owed: dict[Queue, Kept] = {}  # quota within a guarantee that is lent out
         self._full: dict[object, Waiting] = {}  # shapes that found no room: in one pass, room only shrinks
 
     def refuse(self, workload: Workload, flavors: Collection[FlavorName]) -> Waiting | None:
@@ -175,6 +179,8 @@ class _Pass:
                 heapq.heappush(heads, (self._key(workload), queue, index))
                 return
             self.waiting[workload.id] = self._quota_reason(workload)
+            if self._within(workload):
+                self._owed.setdefault(queue, Kept(workload, within=True))
 
     def _key(self, workload: Workload) -> tuple[bool, int, int, str]:
         return not self._within(workload), -workload.priority, workload.submitted_ms, workload.id
@@ -186,10 +192,13 @@ class _Pass:
         return workload.gpus <= self._balances.available(workload.team, workload.flavor)
 
     def _quota_reason(self, workload: Workload) -> Waiting:
-        binding = self._balances.binding(workload.team, workload.flavor, workload.gpus)
-        if binding is None:
-            raise BrokenInvariantError(f"{workload.id} does not fit its quota, yet no tree node binds")
-        return explain.quota(workload, self._balances, binding, self._systems)
+        ask = (workload.team, workload.flavor, workload.gpus)
+        if ask not in self._blocked:
+            binding = self._balances.binding(*ask)
+            if binding is None:
+                raise BrokenInvariantError(f"{workload.id} does not fit its quota, yet no tree node binds")
+            self._blocked[ask] = explain.quota(workload, self._balances, binding, self._systems)
+        return self._blocked[ask]
 
     def _decide(self, workload: Workload) -> None:
         """Place a workload that quota admits, or say what it waits for and keep a target for it."""
@@ -198,7 +207,8 @@ class _Pass:
         if shape in self._full:
             self.waiting[workload.id] = self._full[shape]
             return
-        kept = [other for other in self._kept.values() if other.binds(workload, within=within)]
+        everything = (*self._owed.values(), *self._targets.values())
+        kept = [other for other in everything if other.binds(workload, within=within)]
         closed = frozenset[NodeName]().union(*(other.nodes for other in kept))
         large = supply.eligible(workload, self._of(workload.flavor))
         open_nodes = [node for node in large if node.name not in closed]
@@ -225,9 +235,9 @@ class _Pass:
     def _keep(self, workload: Workload, nodes: Iterable[NodeSupply], *, within: bool) -> None:
         """Keep a target for the first of its queue to wait for nodes, among those not kept for others."""
         queue = (workload.team, workload.flavor)
-        target = None if queue in self._kept else supply.target(workload, nodes)
+        target = None if queue in self._targets else supply.target(workload, nodes)
         if target is not None:
-            self._kept[queue] = Kept(workload, target.nodes, target.ends, within)
+            self._targets[queue] = Kept(workload, within, target.nodes, target.ends)
 
     def _grant(self, workload: Workload, placement: Placement) -> None:
         self._balances.charge(workload.team, workload.flavor, workload.gpus)
@@ -242,7 +252,10 @@ class _Pass:
         self.admitted.append(Placed(workload, placement))
 
     def _count(self, team: TeamName, flavor: FlavorName, system: System, gpus: int) -> None:
-        self._systems[team, flavor, system] = self._systems.get((team, flavor, system), 0) + gpus
+        """Keep each subtree's devices by system; what was explained before is stale with it."""
+        for node in self._tree.path(team) if team in self._tree else ():
+            self._systems[node, flavor, system] = self._systems.get((node, flavor, system), 0) + gpus
+        self._blocked.clear()
 
     def _of(self, flavor: FlavorName) -> list[NodeSupply]:
         return list(self._nodes.get(flavor, {}).values())

@@ -3,6 +3,7 @@
 A node serves one system at a time: Slurm through its worker, which holds every GPU of the node, or pods.
 """
 
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -88,8 +89,8 @@ def place(workload: Workload, nodes: Iterable[NodeSupply]) -> Placement | None:
     fitting = [node for node in nodes if node.room(workload.system) >= workload.gpus_per_node]
     if len(fitting) < workload.nodes:
         return None
-    fitting.sort(key=lambda node: node.preference(workload))
-    return {node.name: workload.gpus_per_node for node in fitting[: workload.nodes]}
+    best = heapq.nsmallest(workload.nodes, fitting, key=lambda node: node.preference(workload))
+    return {node.name: workload.gpus_per_node for node in best}
 
 
 def eligible(workload: Workload, nodes: Iterable[NodeSupply]) -> list[NodeSupply]:
