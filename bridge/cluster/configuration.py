@@ -20,7 +20,7 @@ from bridge.crd.team import Team
 Object = dict[str, Any]
 
 TEMPLATES: Final = ("slurm.conf", "gres.conf", "cgroup.conf")  # with ${variables}
-VERBATIM: Final = ("job_submit.lua",)  # lua has its own use for the dollar sign
+VERBATIM: Final = ("job_submit.lua", "topology.yaml")  # lua has its own use for the dollar sign
 MEMBERS_FILE: Final = "bridge-members.lua"
 
 _INSTALLED: Final = Path(__file__).parent / "slurm_conf"

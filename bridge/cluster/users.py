@@ -50,11 +50,12 @@ def _clash(team: str, member: Member, by_user: dict[str, tuple[str, Member]], by
 
 
 def _passwd(members: list[Member]) -> str:
-    return "".join(f"{m.slurm_user}:x:{m.uid}:{m.gid}:{m.slurm_user}:/home/{m.slurm_user}:/bin/bash\n" for m in members)
+    """Write no-password entries: `x` would send PAM to a shadow file that there is not, and `su` would fail."""
+    return "".join(f"{m.slurm_user}:*:{m.uid}:{m.gid}:{m.slurm_user}:/home/{m.slurm_user}:/bin/bash\n" for m in members)
 
 
 def _group(members: list[Member]) -> str:
     """Name a primary group after the user whose uid it equals, else by its number."""
     private = {m.uid: m.slurm_user for m in members}
     gids = sorted({m.gid for m in members})
-    return "".join(f"{private.get(gid, f'g{gid}')}:x:{gid}:\n" for gid in gids)
+    return "".join(f"{private.get(gid, f'g{gid}')}:*:{gid}:\n" for gid in gids)

@@ -76,16 +76,16 @@ def test_members_become_passwd_and_group_lines_each_once() -> None:
         [team("vision", ("alice", 2001, 2001)), team("nlp", ("bob", 2002, 3000), ("alice", 2001, 2001))]
     )
     assert found.passwd.splitlines() == [
-        "alice:x:2001:2001:alice:/home/alice:/bin/bash",
-        "bob:x:2002:3000:bob:/home/bob:/bin/bash",
+        "alice:*:2001:2001:alice:/home/alice:/bin/bash",
+        "bob:*:2002:3000:bob:/home/bob:/bin/bash",
     ]
-    assert found.group == "alice:x:2001:\ng3000:x:3000:\n"
+    assert found.group == "alice:*:2001:\ng3000:*:3000:\n"
     assert found.problems == ()
 
 
 def test_one_user_with_two_uids_keeps_the_first_teams_and_is_told() -> None:
     found = users.directory([team("vision", ("alice", 2001, 2001)), team("nlp", ("alice", 2009, 2009))])
-    assert "alice:x:2009:" in found.passwd
+    assert "alice:*:2009:" in found.passwd
     assert len(found.problems) == 1
     assert "member alice has uid 2001 gid 2001, but team nlp gives uid 2009" in found.problems[0]
 
