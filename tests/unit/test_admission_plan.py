@@ -212,6 +212,14 @@ def test_serving_pods_in_the_way_of_a_borrowing_gang_do_not_idle_a_node_for_othe
     assert reason(decisions, "own") is Reason.BEHIND_GANG
 
 
+def test_another_team_within_its_guarantee_also_waits_where_only_slurm_work_is_in_the_way() -> None:
+    nodes = [node("n1"), node("n2", worker=8, slurm=6)]
+    waiting = [ask("gang", 4, nodes=2, at=1), ask("other", 1, team=NLP, at=2)]
+    decisions = decide(waiting, nodes, [grant("run", 6, "n2", team=TeamName("former"))])
+    assert reason(decisions, "gang") is Reason.CAPACITY
+    assert reason(decisions, "other") is Reason.BEHIND_GANG
+
+
 def test_quota_is_kept_with_the_nodes() -> None:
     """Small work elsewhere must not use up the limit under a gang that only waits for nodes."""
     quota = tree(vision=Quota(8, limit=8))
