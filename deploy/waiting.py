@@ -50,9 +50,10 @@ def rollout_state(kubectl: Kubectl, namespace: str, deployment: str) -> str:
 def cluster_state(kubectl: Kubectl, namespace: str, name: str) -> str:
     """Say what a SlurmCluster waits for; "" when its condition Ready is true for the current generation."""
     found = kubectl.json("get", "slurmclusters.slurmbridge.dev", name, "-n", namespace)
-    for condition in found.get("status", {}).get("conditions") or []:
+    status = found.get("status", {})
+    current = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
+    for condition in status.get("conditions") or []:
         if condition["type"] == "Ready":
-            current = condition.get("observedGeneration", 0) >= found["metadata"]["generation"]
             if condition["status"] == "True" and current:
                 return ""
             return f"waiting for Slurm cluster {name}: {condition.get('message') or condition['reason']}"
