@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: `deploy` is the package, not this file
-from deploy import overlay, preflight, removal, waiting
-from deploy.images import catalog
-from deploy.kubectl import DeployError, Kubectl
+from deploy import overlay, preflight, removal, waiting  # noqa: E402
+from deploy.images import catalog  # noqa: E402
+from deploy.kubectl import DeployError, Kubectl  # noqa: E402
 
 IMAGES = ("slurm", "bridge")
 
