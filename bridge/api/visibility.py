@@ -1,7 +1,7 @@
 """Who may see and do what. Pure.
 
-Members see their teams' workloads in full and everybody else's as rows without names; admins see everything.
-A workload is cancelled by its owner, who must be in its team, or by an admin.
+Members see their teams' workloads in full, owners their own, and everybody the rest as rows without names; admins
+see everything. A workload is cancelled by its owner or by an admin.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,20 @@ def sees(identity: Identity, team: str | None) -> bool:
     return identity.admin or team in identity.teams
 
 
+def owns(identity: Identity, row: QueueRow) -> bool:
+    """Return True when the caller is the workload's user, by the names of the system that it was given to."""
+    user = identity.slurm_user if row.system is System.SLURM else identity.kubernetes_user
+    return bool(user) and user == row.user
+
+
 def rows(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
     """Return every row, others' without names: the queue's order and sums stay true for everybody."""
-    return tuple(row if sees(identity, row.team) else _anonymous(row) for row in found)
+    return tuple(row if _sees_row(identity, row) else _anonymous(row) for row in found)
 
 
 def own(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
     """Return the rows that the caller sees in full: only these can be looked up, guessing leaks nothing."""
-    return tuple(row for row in found if sees(identity, row.team))
+    return tuple(row for row in found if _sees_row(identity, row))
 
 
 def entry(identity: Identity, shown: EntryView) -> EntryView:
@@ -35,13 +41,17 @@ def entry(identity: Identity, shown: EntryView) -> EntryView:
 
 def check_cancel(identity: Identity, row: QueueRow) -> None:
     """Raise NotAllowedError unless the caller owns the workload or is an admin."""
-    owner = identity.slurm_user if row.system is System.SLURM else identity.kubernetes_user
-    if identity.admin or (row.team in identity.teams and owner is not None and owner == row.user):
+    if identity.admin or owns(identity, row):
         return
     raise NotAllowedError(
         f"{row.where or row.id} belongs to {row.user or 'nobody known'} of team {row.team}, "
         f"you are {identity.name}: only its owner or a platform admin can cancel it"
     )
+
+
+def _sees_row(identity: Identity, row: QueueRow) -> bool:
+    """Count owners in: a job with an unknown account is in no team, and its owner must read why it was refused."""
+    return sees(identity, row.team) or owns(identity, row)
 
 
 def _anonymous(row: QueueRow) -> QueueRow:

@@ -35,7 +35,9 @@ def gpu_hours(gpu_ms: int) -> str:
 
 
 def request(gpus: int, nodes: int, flavor: str) -> str:
-    """Read as "4 h100", or "2x8 h100" for a gang of equal parts."""
+    """Read as "4 h100", or "2x8 h100" for a gang of equal parts; "-" where neither is known."""
+    if not flavor:
+        return str(gpus) if gpus else "-"
     if nodes > 1 and gpus % nodes == 0:
         return f"{nodes}x{gpus // nodes} {flavor}"
     return f"{gpus} {flavor}"

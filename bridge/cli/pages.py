@@ -52,7 +52,8 @@ def explain(view: Explain, *, now_ms: int) -> RenderableType:
         _standing(view, now_ms),
     ]
     if view.numbers or view.binding:
-        numbers = ", ".join(f"{key} {value}" for key, value in view.numbers.items())
+        shown = {key: value for key, value in view.numbers.items() if key != "binding"}
+        numbers = ", ".join(f"{key} {value}" for key, value in shown.items())
         bound = f"bound by {view.binding}" if view.binding else ""
         lines.append(cell("  " + ": ".join(filter(None, (bound, numbers)))))
     if view.earliest_ms is not None:

@@ -71,17 +71,25 @@ TRAIN, SERVE = ROWS[0], ROWS[2]
         (sample.ADMIN, TRAIN, True),
         (sample.ALICE, SERVE, False),  # a controller's pod
         (Identity("carol", slurm_user="carol", teams=frozenset({"vision"})), TRAIN, False),  # a team mate
-        (Identity("alice", slurm_user="alice"), TRAIN, False),  # no longer a member
+        (Identity("alice", slurm_user="alice"), TRAIN, True),  # no longer a member, still the owner
         (Identity("alice", kubernetes_user="alice", teams=frozenset({"vision"})), TRAIN, False),  # a namesake
-        (Identity("x", teams=frozenset({"vision"})), TRAIN.model_copy(update={"user": ""}), False),
+        (Identity("x", slurm_user="", teams=frozenset({"vision"})), TRAIN.model_copy(update={"user": ""}), False),
     ],
 )
-def test_only_owners_in_the_team_and_admins_cancel(identity: Identity, row: QueueRow, allowed: bool) -> None:
+def test_only_owners_and_admins_cancel(identity: Identity, row: QueueRow, allowed: bool) -> None:
     if allowed:
         visibility.check_cancel(identity, row)
         return
     with pytest.raises(NotAllowedError):
         visibility.check_cancel(identity, row)
+
+
+def test_an_owner_without_a_team_reads_why_his_own_work_was_refused() -> None:
+    refused = TRAIN.model_copy(update={"team": "", "text": "account x is no team's"})
+    nobody = Identity("alice", slurm_user="alice")
+    assert visibility.rows(nobody, [refused, ROWS[1]]) == (refused, visibility.rows(nobody, [ROWS[1]])[0])
+    assert visibility.own(nobody, [refused, ROWS[1]]) == (refused,)
+    assert visibility.own(Identity("alice", kubernetes_user="alice"), [refused]) == ()
 
 
 def test_a_pods_owner_is_a_kubernetes_user() -> None:

@@ -31,6 +31,10 @@ def test_a_request_reads_as_a_gang_when_it_is_one(gpus: int, nodes: int, text: s
     assert formats.request(gpus, nodes, "h100") == text
 
 
+def test_a_request_of_no_known_flavor_is_a_number_or_a_dash() -> None:
+    assert (formats.request(3, 1, ""), formats.request(0, 1, "")) == ("3", "-")
+
+
 def test_a_controllers_account_is_shortened_and_a_persons_name_is_not() -> None:
     assert formats.person("system:serviceaccount:kube-system:replicaset-controller") == "replicaset"
     assert formats.person("alice@example.org") == "alice@example.org"
