@@ -14,6 +14,7 @@ from bridge.workloads.model import NodeName
 
 MOVING = "gpus move to kubernetes"
 SCALE_IN = "scale in"
+DELETED = "node set deleted"
 FAILED = "worker failed"
 STOPPING = "worker is stopping"
 GONE = "worker is gone"
@@ -60,7 +61,8 @@ def _causes(view: NodeView, demand: Demand) -> Causes:
         return Causes(stay=STOPPING)
     if worker.phase is PodPhase.FAILED:
         return Causes(stay=view.trouble, leave=FAILED)
-    leave = gpu_mismatch(view, demand)
+    deleted = view.nodeset is not None and view.nodeset.deleting
+    leave = DELETED if deleted else gpu_mismatch(view, demand)
     if not leave and demand.pods and not demand.slurm:
         leave = MOVING
     return Causes(stay=view.trouble, leave=leave)

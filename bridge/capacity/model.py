@@ -86,6 +86,7 @@ class NodeSetView:
     startup_grace_s: int = 300  # after this a worker that has not registered is reported
     retry_base_s: int = 10  # first pause after a failed worker; doubles with each further one
     retry_max_s: int = 300
+    deleting: bool = False  # its workers are drained, then go; none is made
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _creations(
             by_set.setdefault(view.nodeset.name, []).append(view)
     for _, mine in sorted(by_set.items()):
         nodeset = mine[0].nodeset
-        if nodeset is None:
+        if nodeset is None or nodeset.deleting:
             continue
         free = [view for view in mine if _may_create(view, demand[view.name], now_ms=now_ms)]
         wanted = [view for view in free if 0 < demand[view.name].smallest <= view.allocatable]

@@ -65,6 +65,8 @@ def _pending_pods(view: NodeView, gpus: int) -> str:
 def _pending_creation(view: NodeView, gpus: int) -> str:
     if view.nodeset is None:
         return f"{view.name}: no node set covers it"
+    if view.nodeset.deleting:
+        return f"{view.name}: node set {view.nodeset.name} is being deleted"
     if view.allocatable < gpus:
         return f"{view.name}: has {view.allocatable} GPUs, {gpus} are granted"
     if view.pods_granted or view.unmanaged:

@@ -26,7 +26,9 @@ def _supply(view: NodeView, demand: Demand, creatable: frozenset[NodeName], *, n
     if not cause and record is not None and foreign:
         cause = f"drained or down in Slurm: {record.reason or 'no reason given'}"
     no_worker = ""
-    if live is None and not demand.slurm:
+    if view.nodeset is not None and view.nodeset.deleting:
+        no_worker = f"node set {view.nodeset.name} is being deleted"
+    elif live is None and not demand.slurm:
         no_worker = _no_worker(view, creatable, now_ms=now_ms)
     return NodeSupply(
         name=view.name,

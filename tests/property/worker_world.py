@@ -45,6 +45,7 @@ class Record:
     down: bool = False
     drain: bool = False
     reason: str = ""
+    cpu_until: int = 0  # a job without GPUs, of which the ledger knows nothing, runs until this step
 
     @property
     def foreign(self) -> bool:
@@ -96,11 +97,16 @@ class World:
     def jobs(self, name: NodeName, system: System, state: GrantState = GrantState.RUNNING) -> list[Grant]:
         return [g for g in self.grants.values() if g.system is system and g.state is state and name in g.placement]
 
+    def busy(self, node: Node) -> bool:
+        """Any job in Slurm's eyes."""
+        cpu = node.record is not None and node.record.cpu_until > self.step
+        return cpu or bool(self.jobs(node.name, System.SLURM))
+
     def views(self) -> list[NodeView]:
         return [self._view(node) for node in self.nodes.values()]
 
     def _view(self, node: Node) -> NodeView:
-        busy = bool(self.jobs(node.name, System.SLURM))
+        busy = self.busy(node)
         slurm = None
         if node.record is not None:
             flags = frozenset({"DRAIN"}) if node.record.drain else frozenset()
@@ -139,7 +145,7 @@ class World:
             case DeleteWorker(uid=uid):
                 assert node.pod is not None
                 assert node.pod.uid == uid
-                assert not self.jobs(node.name, System.SLURM), "a busy worker deleted"
+                assert not self.busy(node), "a busy worker deleted"
                 stopped = node.pod.phase in (PodPhase.PENDING, PodPhase.FAILED)
                 assert stopped or (node.record is not None and node.record.drain), "a worker deleted undrained"
                 node.pod.phase = PodPhase.TERMINATING
@@ -161,7 +167,7 @@ class World:
                 assert not node.record.down, "a DOWN node brought back"
                 node.record.drain, node.record.reason = False, ""
             case ForgetNode():
-                assert not self.jobs(node.name, System.SLURM), "a record with jobs deleted"
+                assert not self.busy(node), "a record with jobs deleted"
                 assert node.pod is None
                 node.record = None
 
@@ -183,7 +189,7 @@ class World:
                 self.end(grant.workload)
         for node in self.nodes.values():
             used = any(self.jobs(node.name, System.SLURM, state) for state in (GrantState.RESERVED, GrantState.RUNNING))
-            idle = node.pod is not None and node.record is not None and not used
+            idle = node.pod is not None and node.record is not None and not used and not self.busy(node)
             node.idle_since_ms = (node.idle_since_ms or self.now_ms) if idle else None
 
     def end(self, name: WorkloadId) -> None:
@@ -197,6 +203,7 @@ class World:
             for grant in self.jobs(node.name, System.SLURM):
                 self.end(grant.workload)  # its slurmd is dead: NODE_FAIL
             node.record.down, node.record.reason = True, node.record.reason or "Not responding"
+            node.record.cpu_until = 0
         if pod is None:
             return
         if pod.phase is PodPhase.TERMINATING:
@@ -221,15 +228,17 @@ class World:
         what(node)
 
     def _people(self, node: Node) -> None:
-        """Cordon, drain, resume: by an admin."""
+        """Cordon, drain, resume: by an admin. Or run something without GPUs."""
         record = node.record
-        match self.rng.randrange(3):
+        match self.rng.randrange(4):
             case 0:
                 node.cordoned = not node.cordoned
             case 1 if record is not None and not record.foreign:
                 record.drain, record.reason = True, ADMIN
             case 2 if record is not None:
                 record.drain, record.reason = False, ""  # his own, or ours by hand
+            case 3 if record is not None and not record.drain and not record.down:
+                record.cpu_until = self.step + 4
             case _:
                 pass
 

@@ -108,6 +108,7 @@ DELETE: list[Action] = [DeleteWorker(N1, "gpu-n1", "uid-1")]
 UNDRAIN: list[Action] = [UndrainWorker(N1, "gpu-n1")]
 FORGET: list[Action] = [ForgetNode(N1, "gpu-n1")]
 MOVING, SCALE_IN, CORDONED = "bridge: gpus move to kubernetes", "bridge: scale in", "bridge: node cordoned"
+DELETED = "bridge: node set deleted"
 RUNNING = GrantState.RUNNING
 
 
@@ -183,6 +184,17 @@ TABLE: dict[str, tuple[NodeView, tuple[Grant, ...], list[Action]]] = {
         (slurm_grant(),),
         drain("bridge: worker is stopping"),
     ),
+    "N12 a node set that goes drains its busy workers": (
+        node(worker=BUSY, nodeset=replace(SET, deleting=True)),
+        (slurm_grant(state=RUNNING),),
+        drain(DELETED),
+    ),
+    "N12 and deletes them when their jobs have ended": (
+        node(worker=worker(drained(DELETED)), nodeset=replace(SET, deleting=True)),
+        (),
+        DELETE,
+    ),
+    "N12 and makes no new one": (node(nodeset=replace(SET, deleting=True, min=1)), (slurm_grant(),), []),
     # Foreign drains.
     "N4 a foreign drain taints the node": (
         node(worker=worker(drained("ecc errors"))),
@@ -430,6 +442,7 @@ def test_supply_leaves_out_what_the_worker_plan_would_not_use() -> None:
         node(NodeName("c-unset"), nodeset=None),
         node(NodeName("d-failed"), failures=1),
         node(NodeName("e-worker"), worker=FRESH),
+        node(NodeName("f-going"), worker=FRESH, nodeset=replace(SET, deleting=True)),
     ]
     got = {s.name: (s.usable, s.slurm_ok, s.cause) for s in supplies(views, (), now_ms=NOW_MS)}
     assert got == {
@@ -438,6 +451,7 @@ def test_supply_leaves_out_what_the_worker_plan_would_not_use() -> None:
         "c-unset": (True, False, "no node set covers it"),
         "d-failed": (True, False, "its last worker failed"),
         "e-worker": (True, True, ""),
+        "f-going": (True, False, "node set gpu is being deleted"),
     }
 
 
