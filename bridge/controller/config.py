@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,7 +28,8 @@ class Config(BaseModel):
     poll_ms: Annotated[int, Field(ge=20, le=1000)] = 250  # slurmctld is asked at least this often
     busy_poll_ms: Annotated[int, Field(ge=20, le=1000)] = 60  # and this often while granted work is on its way
     lease_s: Annotated[int, Field(ge=3, le=120)] = 15
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    fault: str = ""  # crash tests only: "log" names every write site, "SITE:N" kills the process at its N-th
 
 
 def load(environment: Mapping[str, str] | None = None) -> Config:

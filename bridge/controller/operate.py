@@ -4,7 +4,6 @@ Runs after each cycle and writes only what differs (N15). Nothing here starts, e
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -39,15 +38,6 @@ RENEW_MS = 60_000
 """Objects are compared with the live ones at least this often, so that a change by hand is put right."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterKeys:
-    """A cluster whose keys exist, and the folder with its slurm.conf and slurm.key."""
-
-    cluster: SlurmCluster
-    jwt: bytes
-    conf_dir: Path
-
-
 class Operator:
     """Keeps clusters' objects and statuses. Used by the cycle's thread."""
 
@@ -58,19 +48,25 @@ class Operator:
         self._resources = resources
         self._applied: tuple[object, ...] = ()
         self._applied_ms = 0
+        self._conf_dir: Path | None = None
         self._keys: dict[tuple[str, str], keys.Keys] = {}
         self._told: dict[tuple[str, str, str], Object] = {}
+
+    @property
+    def conf_dir(self) -> Path | None:
+        """Folder with the slurm.conf and slurm.key of the served cluster; None before its keys exist."""
+        return self._conf_dir
 
     @property
     def jwt_keys(self) -> dict[str, bytes]:
         """The key that each cluster's tokens are signed with."""
         return {name: found.jwt for (_, name), found in self._keys.items()}
 
-    def ensure(self, read: Resources, chosen: Settings, now_ms: int) -> ClusterKeys | None:
-        """Apply the served cluster's objects when they or a minute have changed; return where libslurm finds it."""
+    def ensure(self, read: Resources, chosen: Settings, now_ms: int) -> None:
+        """Apply the served cluster's objects when they changed or a minute has passed; write libslurm's files."""
         cluster = next((c for c in read.clusters if c.metadata.name == chosen.cluster), None)
         if cluster is None:
-            return None
+            return
         made = self._ensure_keys(cluster)
         rendered = render.render(
             cluster, teams=read.teams, flavors=read.flavors, ceilings=ceilings(chosen), images=self._images
@@ -81,7 +77,7 @@ class Operator:
                 self._apply(obj)
             self._touch(cluster, rendered.config_hash)
             self._applied, self._applied_ms = hashes, now_ms
-        return ClusterKeys(cluster, made.jwt, self._client_files(cluster, made))
+        self._conf_dir = self._client_files(cluster, made)
 
     def reconcile(self, beat: Beat) -> None:
         """Follow a cycle: the clusters' objects, then the statuses."""

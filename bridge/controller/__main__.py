@@ -1,0 +1,72 @@
+"""`python -m bridge.controller`: the controller as its container runs it."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+
+from bridge.controller import config, faults
+from bridge.controller.faults import Fault
+from bridge.controller.process import Outside, Process
+from bridge.errors import BridgeError
+from bridge.kube import transport
+from bridge.kube.gateway import KubeGateway
+from bridge.slurm.port import Slurm
+
+
+def connect_slurm(conf_dir: Path) -> Slurm:
+    """Point libslurm at its files, then load it: it reads slurm.conf when it is loaded."""
+    os.environ["SLURM_CONF"] = str(conf_dir / "slurm.conf")
+    from bridge.slurm import adapter
+
+    return adapter.connect()
+
+
+def crash_at(site_and_count: str) -> Fault:
+    """Return a hook that kills this process (as SIGKILL does) the n-th time that `site:n` is reached."""
+    site, _, number = site_and_count.partition(":")
+    left = [int(number or "1")]
+
+    def hook(reached: str) -> None:
+        if reached == site:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def log_sites(site: str) -> None:
+    """Name every site that is reached: how the crash test learns them."""
+    sys.stderr.write(f"fault-site {site}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Read the settings, run, and return the exit code."""
+    try:
+        chosen = config.load()
+    except BridgeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    level = logging.getLevelNamesMapping()[chosen.log_level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+    fault = faults.none
+    if chosen.fault:
+        fault = log_sites if chosen.fault == "log" else crash_at(chosen.fault)
+    gateway = KubeGateway(transport.found(), fault=fault)
+    return Process(chosen, Outside(gateway, connect_slurm, fault)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
