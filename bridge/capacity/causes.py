@@ -42,15 +42,24 @@ def causes(nodes: Sequence[NodeView], demand: Mapping[NodeName, Demand], *, now_
 
 
 def gpu_mismatch(view: NodeView, demand: Demand) -> str:
-    """Say that a worker's GPUs are not what they should be, with both numbers; "" when replacing it gains nothing."""
+    """Say that a worker's GPUs are not what the node has or its grants need; "" when replacing it gains nothing."""
     worker = view.worker
     if worker is None:
         return ""
     if worker.gpus > view.allocatable or worker.gpus < demand.slurm <= view.allocatable:
         return f"gpu count changed (worker {worker.gpus}, node {view.allocatable})"
-    if worker.slurm is not None and worker.slurm.gpus != worker.gpus:
-        return f"gpu count changed (slurm {worker.slurm.gpus}, worker {worker.gpus})"
     return ""
+
+
+def slurm_mismatch(view: NodeView) -> str:
+    """Say that Slurm counts other GPUs than the worker holds.
+
+    Such a worker is kept out, not replaced: a new one would be counted the same way, and replaced for ever.
+    """
+    worker = view.worker
+    if worker is None or worker.slurm is None or worker.slurm.gpus == worker.gpus:
+        return ""
+    return f"gpu counts differ (slurm {worker.slurm.gpus}, worker {worker.gpus})"
 
 
 def _causes(view: NodeView, demand: Demand) -> Causes:
@@ -65,7 +74,7 @@ def _causes(view: NodeView, demand: Demand) -> Causes:
     leave = DELETED if deleted else gpu_mismatch(view, demand)
     if not leave and demand.pods and not demand.slurm:
         leave = MOVING
-    return Causes(stay=view.trouble, leave=leave)
+    return Causes(stay=view.trouble or slurm_mismatch(view), leave=leave)
 
 
 def _surplus(

@@ -5,7 +5,7 @@ A job is released and a pod ungated only when nothing is pending here.
 
 from collections.abc import Mapping, Sequence
 
-from bridge.capacity.causes import gpu_mismatch
+from bridge.capacity.causes import gpu_mismatch, slurm_mismatch
 from bridge.capacity.demand import Demand, demands
 from bridge.capacity.model import NodeView, PodPhase, Problem, SlurmView, WorkerView
 from bridge.workloads.model import Grant, NodeName, System
@@ -106,8 +106,7 @@ def _problems(view: NodeView, demand: Mapping[NodeName, Demand], *, now_ms: int)
         )
     if want.slurm and view.nodeset is None and worker is None:
         found.append("Slurm work is granted here and no NodeSet covers the node; widen a NodeSet's nodeSelector")
-    if mismatch := gpu_mismatch(view, want):
-        found.append(mismatch)
+    found += [mismatch for mismatch in (gpu_mismatch(view, want), slurm_mismatch(view)) if mismatch]
     if view.capacity is not None and view.capacity > view.allocatable:
         found.append(f"{view.capacity - view.allocatable} of {view.capacity} GPUs are unhealthy")
     if view.worker_failures >= REPORTED_FAILURES:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bridge.admission.supply import NodeSupply
-from bridge.capacity.causes import room_for_workers
+from bridge.capacity.causes import room_for_workers, slurm_mismatch
 from bridge.capacity.demand import Demand, demands
 from bridge.capacity.model import NodeView
 from bridge.capacity.plan import retry_at_ms
@@ -25,7 +25,7 @@ def _supply(view: NodeView, demand: Demand, creatable: frozenset[NodeName], *, n
     cause = view.trouble
     if not cause and record is not None and foreign:
         cause = f"drained or down in Slurm: {record.reason or 'no reason given'}"
-    no_worker = ""
+    no_worker = slurm_mismatch(view)
     if view.nodeset is not None and view.nodeset.deleting:
         no_worker = f"node set {view.nodeset.name} is being deleted"
     elif live is None and not demand.slurm:

@@ -268,10 +268,15 @@ TABLE: dict[str, tuple[NodeView, tuple[Grant, ...], list[Action]]] = {
         (slurm_grant(8),),
         [],
     ),
-    "N11 Slurm counts otherwise than the pod": (
+    "N11 Slurm counts otherwise than the pod: kept out": (
         node(worker=worker(record(gpus=4), idle_since_ms=NOW_MS)),
         (),
-        drain("bridge: gpu count changed (slurm 4, worker 8)"),
+        drain("bridge: gpu counts differ (slurm 4, worker 8)"),
+    ),
+    "N11 and not replaced by one that is told the same": (
+        node(worker=worker(replace(drained("bridge: gpu counts differ (slurm 4, worker 8)"), gpus=4))),
+        (slurm_grant(4),),
+        [],
     ),
     # Failed and young workers.
     "a failed worker is deleted": (node(worker=worker(phase=PodPhase.FAILED)), (slurm_grant(),), DELETE),
@@ -399,6 +404,7 @@ def test_what_only_a_person_can_put_right_is_told_with_numbers() -> None:
     assert told(node(nodeset=None), slurm_grant()) == [
         "Slurm work is granted here and no NodeSet covers the node; widen a NodeSet's nodeSelector"
     ]
+    assert told(node(worker=worker(record(gpus=4)))) == ["gpu counts differ (slurm 4, worker 8)"]
     assert told(node(worker=BUSY)) == []
 
 
@@ -442,6 +448,7 @@ def test_supply_leaves_out_what_the_worker_plan_would_not_use() -> None:
         node(NodeName("c-unset"), nodeset=None),
         node(NodeName("d-failed"), failures=1),
         node(NodeName("e-worker"), worker=FRESH),
+        node(NodeName("g-miscounted"), worker=worker(record(gpus=4))),
         node(NodeName("f-going"), worker=FRESH, nodeset=replace(SET, deleting=True)),
     ]
     got = {s.name: (s.usable, s.slurm_ok, s.cause) for s in supplies(views, (), now_ms=NOW_MS)}
@@ -451,6 +458,7 @@ def test_supply_leaves_out_what_the_worker_plan_would_not_use() -> None:
         "c-unset": (True, False, "no node set covers it"),
         "d-failed": (True, False, "its last worker failed"),
         "e-worker": (True, True, ""),
+        "g-miscounted": (True, False, "gpu counts differ (slurm 4, worker 8)"),
         "f-going": (True, False, "node set gpu is being deleted"),
     }
 
