@@ -34,16 +34,8 @@ def columns(view: NodeView, grants: Sequence[Grant]) -> Columns:
     total = max(view.allocatable, view.capacity or 0, held)
     pods = min(demands([view], grants)[view.name].pods, total - worker - view.unmanaged)
     rest = total - worker - pods - view.unmanaged
-    trouble = view.trouble or _slurm_trouble(view)
     lost = min(rest, max(0, total - view.allocatable))
-    if trouble:
-        return Columns(total, worker, pods, view.unmanaged, 0, rest, trouble)
+    if view.unusable:
+        return Columns(total, worker, pods, view.unmanaged, 0, rest, view.unusable)
     cause = f"{lost} GPUs unhealthy" if lost else ""
     return Columns(total, worker, pods, view.unmanaged, rest - lost, lost, cause)
-
-
-def _slurm_trouble(view: NodeView) -> str:
-    record = view.record
-    if record is None or not record.foreign:
-        return ""
-    return f"drained or down in Slurm: {record.reason or 'no reason given'}"

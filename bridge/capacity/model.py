@@ -121,6 +121,13 @@ class NodeView:
             return self.cause or "node not ready"
         return (self.cause or "node cordoned") if self.cordoned else ""
 
+    @property
+    def unusable(self) -> str:
+        """Why nobody may be placed here, in the eyes of either system; "" when somebody may."""
+        if self.trouble or self.record is None or not self.record.foreign:
+            return self.trouble
+        return f"drained or down in Slurm: {self.record.reason or 'no reason given'}"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateWorker:

@@ -41,10 +41,8 @@ def problems(nodes: Sequence[NodeView], grants: Sequence[Grant], *, now_ms: int)
 def _pending(system: System, view: NodeView | None, name: NodeName, gpus: int) -> str:
     if view is None:
         return f"node {name} is gone"
-    if view.trouble:
-        return f"{name}: {view.trouble}"
-    if view.record is not None and view.record.foreign:
-        return f"{name}: drained or down in Slurm ({view.record.reason or 'no reason given'})"
+    if view.unusable:
+        return f"{name}: {view.unusable}"
     if system is System.KUBERNETES:
         return _pending_pods(view, gpus)
     if view.worker is None:

@@ -19,12 +19,7 @@ def supplies(nodes: Sequence[NodeView], grants: Sequence[Grant], *, now_ms: int)
 
 
 def _supply(view: NodeView, demand: Demand, creatable: frozenset[NodeName], *, now_ms: int) -> NodeSupply:
-    record = view.record
-    foreign = record is not None and record.foreign
     live = view.worker if view.worker is not None and view.worker.live else None
-    cause = view.trouble
-    if not cause and record is not None and foreign:
-        cause = f"drained or down in Slurm: {record.reason or 'no reason given'}"
     no_worker = slurm_mismatch(view)
     if view.nodeset is not None and view.nodeset.deleting:
         no_worker = f"node set {view.nodeset.name} is being deleted"
@@ -34,13 +29,13 @@ def _supply(view: NodeView, demand: Demand, creatable: frozenset[NodeName], *, n
         name=view.name,
         flavor=view.flavor,
         total=view.allocatable,
-        usable=not cause,
-        cause=cause or no_worker,
+        usable=not view.unusable,
+        cause=view.unusable or no_worker,
         slurm=demand.slurm,
         pods=demand.pods,
         unmanaged=view.unmanaged,
         worker_gpus=None if live is None else live.gpus,
-        slurm_ok=not foreign and not no_worker,
+        slurm_ok=not no_worker,
     )
 
 

@@ -357,7 +357,7 @@ READY: dict[str, tuple[NodeView, Grant, str]] = {
         "n1: its former worker is stopping",
     ),
     "drained": (node(worker=worker(drained(SCALE_IN))), slurm_grant(), "n1: its worker is drained (bridge: scale in)"),
-    "foreign": (node(worker=worker(drained("ecc"))), slurm_grant(), "n1: drained or down in Slurm (ecc)"),
+    "foreign": (node(worker=worker(drained("ecc"))), slurm_grant(), "n1: drained or down in Slurm: ecc"),
     "down": (
         node(worker=worker(record("DOWN", flags=frozenset({"NOT_RESPONDING"})))),
         slurm_grant(),
@@ -454,7 +454,7 @@ def test_supply_leaves_out_what_the_worker_plan_would_not_use() -> None:
     got = {s.name: (s.usable, s.slurm_ok, s.cause) for s in supplies(views, (), now_ms=NOW_MS)}
     assert got == {
         "a-cordoned": (False, True, "node cordoned"),
-        "b-foreign": (False, False, "drained or down in Slurm: ecc"),
+        "b-foreign": (False, True, "drained or down in Slurm: ecc"),
         "c-unset": (True, False, "no node set covers it"),
         "d-failed": (True, False, "its last worker failed"),
         "e-worker": (True, True, ""),
