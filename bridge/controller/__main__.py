@@ -61,7 +61,7 @@ def main() -> int:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
-    fault = faults.none
+    fault: Fault = faults.none
     if chosen.fault:
         fault = log_sites if chosen.fault == "log" else crash_at(chosen.fault)
     gateway = KubeGateway(transport.found(), fault=fault)

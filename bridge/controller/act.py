@@ -20,9 +20,7 @@ _LOG = structlog.get_logger()
 class Actor:
     """The hands of the controller."""
 
-    def __init__(
-        self, ledger: Ledger, slurm: slurm_acts.SlurmHands, kube: kube_acts.KubeHands, clock: Clock
-    ) -> None:
+    def __init__(self, ledger: Ledger, slurm: slurm_acts.SlurmHands, kube: kube_acts.KubeHands, clock: Clock) -> None:
         self._ledger = ledger
         self._slurm = slurm
         self._kube = kube

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bridge import wellknown
+from bridge.capacity import readiness
 from bridge.clock import Clock
 from bridge.controller import route, settings, workers
 from bridge.controller.poller import Reading
@@ -13,7 +14,7 @@ from bridge.kube import port
 from bridge.kube.port import Object
 from bridge.ledger.port import Ledger
 from bridge.slurm import states
-from bridge.slurm.model import Phase
+from bridge.slurm.model import Phase, SlurmNode
 from bridge.workloads import pods, slurmjobs
 from bridge.workloads.model import Grant, NodeName, System, WorkloadId
 
@@ -124,9 +125,7 @@ class Observer:
             error=trouble,
         )
 
-    def _watch_jobs(
-        self, slurm: SlurmView, watched: set[WorkloadId], granted: set[WorkloadId], now_ms: int
-    ) -> None:
+    def _watch_jobs(self, slurm: SlurmView, watched: set[WorkloadId], granted: set[WorkloadId], now_ms: int) -> None:
         """Remember since when good reads have lacked a job, or shown it released and pending."""
         memory = self._memory
         if not slurm.ok:
@@ -155,7 +154,7 @@ class Observer:
             record = slurm.nodes.get(name)
             if node not in used and (record is None or not record.busy):
                 idle.add(name)
-            self._count_failure(pod, node, now_ms, usable=record is not None and not record.flags)
+            self._count_failure(pod, node, now_ms, usable=record is not None and _usable(record))
         _since(self._memory.idle_since_ms, idle, now_ms)
 
     def _count_failure(self, pod: Object, node: NodeName, now_ms: int, *, usable: bool) -> None:
@@ -167,6 +166,10 @@ class Observer:
                 memory.failures[node] = (count + 1, now_ms)
         elif usable:
             memory.failures.pop(node, None)
+
+
+def _usable(record: SlurmNode) -> bool:
+    return record.state in readiness.USABLE_STATES and readiness.UNUSABLE_FLAGS.isdisjoint(record.flags)
 
 
 def _since(since: dict[KeyT, int], now_true: set[KeyT], now_ms: int) -> None:

@@ -30,7 +30,6 @@ from bridge.controller.operate import Operator
 from bridge.controller.poller import Poller
 from bridge.controller.slurm_acts import SlurmHands
 from bridge.controller.source import BeatSource, Leader
-from bridge.errors import UnknownStateError
 from bridge.kube import port
 from bridge.kube.events import EventWriter
 from bridge.kube.lease import Lease
@@ -73,9 +72,7 @@ class Process:
         )
         self._deferred = DeferredSlurm(outside.connect_slurm)
         slurm = WatchedSlurm(self._deferred, outside.fault)
-        self._poller = Poller(
-            slurm, clock, poll_ms=config.poll_ms, busy_poll_ms=config.busy_poll_ms, wake=self._wake
-        )
+        self._poller = Poller(slurm, clock, poll_ms=config.poll_ms, busy_poll_ms=config.busy_poll_ms, wake=self._wake)
         hands = KubeHands(
             outside.gateway,
             EventWriter(outside.gateway, clock),
@@ -112,7 +109,9 @@ class Process:
         """Serve, wait for leadership, cycle; 0 when asked to stop, 1 when leadership was lost."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop())
-        handle = server.serve(self._api(), self._config.api_host, self._config.api_port)
+        handle = server.serve(
+            create_app(self._source, self._authenticator()), self._config.api_host, self._config.api_port
+        )
         self._watches.start()
         self._lease.start()
         try:
@@ -193,19 +192,16 @@ class Process:
         term = self._lease.current()
         return Leader(self._lease.holder(), term.epoch if term else 0, leading=term is not None)
 
-    def _api(self) -> object:
-        authenticator = TokenAuthenticator(
+    def _authenticator(self) -> TokenAuthenticator:
+        return TokenAuthenticator(
             keys=lambda: self._operator.jwt_keys,
             slurm_user=lambda user: directory.of_slurm_user(self._source.beat.world.settings.tenants, user),
             kubernetes=self._kubernetes_identity,
         )
-        return create_app(self._source, authenticator)
 
     def _kubernetes_identity(self, token: str) -> Identity | None:
         found = review(self._outside.gateway, token)
         if found is None:
             return None
-        if self._source is None:
-            raise UnknownStateError("not started")
         tenants = self._source.beat.world.settings.tenants
         return directory.of_kubernetes_user(tenants, found.username, found.groups)

@@ -71,9 +71,7 @@ def settings(read: Resources) -> Settings:
     )
 
 
-def _parsed(
-    parser: Callable[[Object], ModelT], objects: Iterable[Object], problems: list[str]
-) -> tuple[ModelT, ...]:
+def _parsed(parser: Callable[[Object], ModelT], objects: Iterable[Object], problems: list[str]) -> tuple[ModelT, ...]:
     found = []
     for obj in sorted(objects, key=lambda o: (o["metadata"].get("namespace", ""), o["metadata"]["name"])):
         try:

@@ -218,9 +218,7 @@ def _adopt_jobs(world: World, held: set[WorkloadId]) -> Iterator[acts.LedgerWrit
     for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs):
         if task.id in held or states.phase(task.job.state, task.job.flags) not in (Phase.RUNNING, Phase.ENDING):
             continue
-        workload = slurmjobs.adopted(
-            task, world.settings.tenants, world.settings.flavors, world.settings.fallback_team
-        )
+        workload = slurmjobs.adopted(task, world.settings.tenants, world.settings.flavors, world.settings.fallback_team)
         if workload is None or task.job.start_ms is None:
             continue
         placement = placement_of(task, None, world, task.job.allocated.gpu_total)

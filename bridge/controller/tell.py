@@ -16,9 +16,7 @@ MAX_TOLD: Final = 50
 """Writes per cycle and system: a long queue is told over several cycles, not in one long one."""
 
 
-def annotations(
-    world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
-) -> list[acts.AnnotateJob]:
+def annotations(world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]) -> list[acts.AnnotateJob]:
     """Return the AdminComment texts that differ from what stands there; never splits an array to tell a task."""
     if not world.slurm.ok:
         return []
@@ -48,9 +46,7 @@ def _text(identity: WorkloadId, waits: Mapping[WorkloadId, Waiting], grants: Map
     return f"{Reason.STARTING.value}: granted {grant.gpus} {grant.flavor} on {where}"
 
 
-def conditions(
-    world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]
-) -> list[acts.KubeAct]:
+def conditions(world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[Grant, ...]) -> list[acts.KubeAct]:
     """Return the pod conditions that differ from what stands there."""
     if not world.kube.ok:
         return []

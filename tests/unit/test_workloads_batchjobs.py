@@ -78,7 +78,8 @@ def test_what_cannot_run_in_slurm_is_refused_by_field_with_a_way_out(made: dict[
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("5", 300), ("1:30", 90), ("2:00:00", 7200), ("1-0", 86400), ("1-2:30", 95400), ("1-2:30:05", 95405)]
+    ("text", "seconds"),
+    [("5", 300), ("1:30", 90), ("2:00:00", 7200), ("1-0", 86400), ("1-2:30", 95400), ("1-2:30:05", 95405)],
 )
 def test_slurm_times_parse_as_sbatch_does(text: str, seconds: int) -> None:
     assert quantities.slurm_time_s(text) == seconds

@@ -67,7 +67,9 @@ def worker(on: str, gpus: int = 8) -> Object:
     }
 
 
-def slurm_node(on: str, state: str = "IDLE", *, flags: Iterable[str] = (), reason: str = "", used: int = 0) -> SlurmNode:
+def slurm_node(
+    on: str, state: str = "IDLE", *, flags: Iterable[str] = (), reason: str = "", used: int = 0
+) -> SlurmNode:
     return SlurmNode(
         name=f"h100-{on}",
         state=state,
@@ -167,9 +169,7 @@ def world(
     released_ms: Mapping[WorkloadId, int] | None = None,
     gone: Mapping[str, Object] | None = None,
 ) -> World:
-    spaces = {
-        team: {"metadata": {"name": team, "labels": {wellknown.TEAM_LABEL: team}}} for team in ("vision", "nlp")
-    }
+    spaces = {team: {"metadata": {"name": team, "labels": {wellknown.TEAM_LABEL: team}}} for team in ("vision", "nlp")}
     kube = KubeView(
         ok=kube_ok,
         nodes={NodeName(n["metadata"]["name"]): n for n in nodes},
