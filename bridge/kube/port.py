@@ -85,9 +85,15 @@ class Gateway(Protocol):
         ...
 
     def watch(
-        self, kind: Kind, resource_version: str, *, namespace: str | None = None, label_selector: str = "", timeout_s: int = 300
+        self,
+        kind: Kind,
+        resource_version: str,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        timeout_s: int = 300,
     ) -> Iterator[WatchEvent]:
-        """Stream changes with bookmarks. Ends at the timeout; raises ExpiredError on 410."""
+        """Stream changes with bookmarks. Ends at the timeout; ExpiredError on 410, UnknownStateError when torn."""
         ...
 
     def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
@@ -105,7 +111,7 @@ class Gateway(Protocol):
         patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         namespace: str | None = None,
-        type: PatchType = PatchType.MERGE,
+        type: PatchType = PatchType.MERGE,  # noqa: A002 -- the API's own word
         subresource: str = "",
         force: bool = False,
     ) -> Object:

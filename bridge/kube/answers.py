@@ -1,0 +1,105 @@
+"""What an answer of the API server means: an object, a list, or one of our faults with the server's own sentence."""
+
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from bridge.errors import ConflictError, NotFoundError, OutcomeUnknownError, RejectedError, UnknownStateError
+from bridge.kube.port import ExpiredError, Kind, Listing, Object
+
+_CONFLICT: Final = 409
+_GONE: Final = 410
+_TOO_MANY: Final = 429
+_SERVER_FAULT: Final = 500
+_NOT_FOUND: Final = 404
+_INVALID: Final = 422
+
+
+def obj(status: int, body: bytes, *, write: bool) -> Object:
+    """Return the object of a 2xx answer; raise what any other means."""
+    decoded = _decoded(body)
+    if not 200 <= status < 300:  # noqa: PLR2004 -- success, as HTTP defines it
+        _refuse(status, decoded, body, write=write)
+    if not isinstance(decoded, dict):
+        fault = OutcomeUnknownError if write else UnknownStateError
+        raise fault(f"HTTP {status} without a JSON object: {_excerpt(body)}")
+    return decoded
+
+
+def page(kind: Kind, status: int, body: bytes) -> tuple[list[Object], str, str]:
+    """Return (items, resourceVersion, continue) of one page of a list. Anything but a whole list raises.
+
+    The API server writes `"items": []` for none, never null: a null or absent list says that somebody else answered.
+    """
+    decoded = obj(status, body, write=False)
+    if decoded.get("kind") != f"{kind.kind}List":
+        raise UnknownStateError(f"asked for {kind.plural}, got HTTP {status} and kind {decoded.get('kind')!r}")
+    items, meta = decoded.get("items"), decoded.get("metadata")
+    if not isinstance(items, list) or not isinstance(meta, dict) or not meta.get("resourceVersion"):
+        raise UnknownStateError(f"the list of {kind.plural} has no items or no resourceVersion: {_excerpt(body)}")
+    for item in items:
+        _check(kind, item)
+        item.setdefault("apiVersion", api_version(kind))  # a list leaves out what all its items have in common
+        item.setdefault("kind", kind.kind)
+    return items, meta["resourceVersion"], meta.get("continue") or ""
+
+
+def listing(items: list[Object], resource_version: str) -> Listing:
+    """Return the whole list; the same name twice says that pages of two lists were mixed."""
+    names = {(i["metadata"].get("namespace"), i["metadata"]["name"]) for i in items}
+    if len(names) != len(items):
+        raise UnknownStateError(f"a list names {len(items) - len(names)} objects twice")
+    return Listing(tuple(items), resource_version)
+
+
+def api_version(kind: Kind) -> str:
+    """Return "v1" or "group/version"."""
+    return f"{kind.group}/{kind.version}" if kind.group else kind.version
+
+
+def refused(status: int, body: bytes, *, write: bool) -> NoReturn:
+    """Raise what a status outside 2xx means."""
+    _refuse(status, _decoded(body), body, write=write)
+
+
+def _refuse(status: int, decoded: Any, body: bytes, *, write: bool) -> NoReturn:
+    said = decoded if isinstance(decoded, dict) and decoded.get("kind") == "Status" else None
+    sentence = str(said.get("message") or said.get("reason")) if said else f"HTTP {status}: {_excerpt(body)}"
+    if status == _GONE:
+        raise ExpiredError(sentence)
+    if status == _NOT_FOUND:
+        # Without a Status it is the path that does not exist (no such API, a proxy in front), not the object.
+        raise NotFoundError(sentence) if said else UnknownStateError(f"the API server serves no such path: {sentence}")
+    if status == _CONFLICT:
+        raise ConflictError(sentence)
+    causes = _causes(said)
+    if status == _INVALID and any(cause.endswith("test failed") for cause in causes):
+        raise ConflictError("; ".join(causes))  # a JSON patch whose `test` does not hold: the object changed
+    if status == _TOO_MANY and "DisruptionBudget" not in causes:
+        raise UnknownStateError(f"the API server is busy and did nothing: {sentence}")
+    if status >= _SERVER_FAULT or status < 400:  # noqa: PLR2004 -- a redirect is an answer of somebody else
+        raise OutcomeUnknownError(sentence) if write else UnknownStateError(sentence)
+    raise RejectedError(sentence)
+
+
+def _causes(said: Object | None) -> list[str]:
+    causes = ((said or {}).get("details") or {}).get("causes") or []
+    return [str(cause.get(key)) for cause in causes for key in ("reason", "message") if cause.get(key)]
+
+
+def _check(kind: Kind, item: Any) -> None:
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(meta, dict) or not all(isinstance(meta.get(k), str) for k in ("name", "resourceVersion")):
+        raise UnknownStateError(f"an item in the list of {kind.plural} has no name or no resourceVersion")
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[:300].decode(errors="replace").split())
+    return text[:200] or "an empty body"
