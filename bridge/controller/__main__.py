@@ -4,10 +4,12 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import structlog
 
+from bridge.cluster import names, tokens
 from bridge.controller import config, faults
 from bridge.controller.faults import Fault
 from bridge.controller.process import Outside, Process
@@ -17,9 +19,15 @@ from bridge.kube.gateway import KubeGateway
 from bridge.slurm.port import Slurm
 
 
+TOKEN_LIFETIME_S = 10 * 365 * 86_400
+"""As long as the process can live: the key that it is made with lies in the same folder, so shorter gains nothing."""
+
+
 def connect_slurm(conf_dir: Path) -> Slurm:
-    """Point libslurm at its files, then load it: it reads slurm.conf when it is loaded."""
+    """Point libslurm at its files, then load it: it reads slurm.conf and chooses its authentication when loaded."""
     os.environ["SLURM_CONF"] = str(conf_dir / "slurm.conf")
+    key = (conf_dir / names.JWT_KEY).read_bytes()
+    os.environ[tokens.VARIABLE] = tokens.make(key, user="root", issued_s=int(time.time()), lifetime_s=TOKEN_LIFETIME_S)
     from bridge.slurm import adapter
 
     return adapter.connect()
