@@ -60,6 +60,13 @@ class ViaKubernetes:
         return self._token
 
 
+def connect(token: str) -> ViaKubernetes:
+    """Use the API server that the kubeconfig names; "" has a token made."""
+    from bridge.kube import tokens
+
+    return ViaKubernetes(_reaching(tokens.proxy), token)
+
+
 def _reaching(call: Callable[[], T]) -> T:
     """Turn a fault of the API server into a sentence with the way out."""
     try:

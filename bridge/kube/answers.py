@@ -57,6 +57,14 @@ def api_version(kind: Kind) -> str:
     return f"{kind.group}/{kind.version}" if kind.group else kind.version
 
 
+def is_refusal(status: int, body: bytes) -> bool:
+    """Return whether an answer is the API server's own refusal (a Status), not that of what it passed us on to."""
+    if status < 400:  # noqa: PLR2004 -- refusals are 4xx and 5xx
+        return False
+    decoded = _decoded(body)
+    return isinstance(decoded, dict) and (decoded.get("kind"), decoded.get("apiVersion")) == ("Status", "v1")
+
+
 def refused(status: int, body: bytes, *, write: bool) -> NoReturn:
     """Raise what a status outside 2xx means."""
     _refuse(status, _decoded(body), body, write=write)
