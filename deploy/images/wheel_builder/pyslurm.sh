@@ -66,7 +66,7 @@ cat >job_members <<'EOF'
 
     @staticmethod
     def change(job_id, priority=None, nodes=None, begin_time=None, requeue=None, admin_comment=None):
-        """Change one job or one array task ("12", "12_3"); `nodes` are required, and no others."""
+        """Change one record (12) or one array task ("12_3"); `nodes` are required, and no others."""
         cdef:
             slurm.job_desc_msg_t *desc = <slurm.job_desc_msg_t*>try_xmalloc(sizeof(slurm.job_desc_msg_t))
             slurm.job_array_resp_msg_t *answer = NULL
@@ -76,7 +76,10 @@ cat >job_members <<'EOF'
             raise MemoryError("xmalloc failed for job_desc_msg_t")
         slurm.slurm_init_job_desc_msg(desc)
         try:
-            cstr.fmalloc(&desc.job_id_str, job_id)
+            if isinstance(job_id, int):
+                desc.step_id.job_id = job_id
+            else:
+                cstr.fmalloc(&desc.job_id_str, job_id)
             if priority is not None:
                 desc.priority = priority
             if nodes is not None:

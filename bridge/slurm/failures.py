@@ -1,0 +1,87 @@
+"""Slurm's error numbers (slurm_errno.h) to our faults: refused, not there, not asked, or answer lost."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from bridge.errors import NotFoundError, OutcomeUnknownError, RejectedError, UnknownStateError
+
+T = TypeVar("T")
+
+# slurmctld understood and answered with one of its own errors (ESLURM_*).
+_ANSWERED: Final = range(2000, 5000)
+# Of these, the ones that say nothing about what was asked: it is not the primary, or it is busy with itself.
+_NOT_NOW: Final = frozenset(
+    {
+        2016,  # ESLURM_DISABLED: reconfiguring or shutting down
+        2043,  # ESLURM_TRANSITION_STATE_NO_UPDATE
+        2052,  # ESLURM_IN_STANDBY_MODE
+    }
+)
+_NOT_FOUND: Final = frozenset(
+    {
+        2009,  # ESLURM_INVALID_NODE_NAME
+        2017,  # ESLURM_INVALID_JOB_ID
+    }
+)
+# The request never left: nobody listened.
+_NOT_SENT: Final = frozenset(
+    {
+        111,  # ECONNREFUSED
+        113,  # EHOSTUNREACH
+        1001,  # SLURM_COMMUNICATIONS_CONNECTION_ERROR
+        1800,  # SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR
+    }
+)
+_ALREADY_DONE: Final = frozenset({2021})  # ESLURM_ALREADY_DONE
+
+
+def reading(call: Callable[[], T]) -> T:
+    """Run a read: what fails without slurmctld's own answer is unknown."""
+    try:
+        return call()
+    except Exception as problem:
+        code = error_number(problem)
+        if code in _NOT_FOUND:
+            raise NotFoundError(sentence(problem)) from problem
+        raise UnknownStateError(f"slurmctld could not be asked: {sentence(problem)}") from problem
+
+
+def writing(call: Callable[[], T]) -> T:
+    """Run a write."""
+    try:
+        return call()
+    except Exception as problem:
+        raise fault_of_write(error_number(problem), sentence(problem)) from problem
+
+
+def ending(call: Callable[[], None]) -> None:
+    """Run a write that ends something; that it has ended already is fine."""
+    try:
+        call()
+    except Exception as problem:
+        code = error_number(problem)
+        if code not in _ALREADY_DONE:
+            raise fault_of_write(code, sentence(problem)) from problem
+
+
+def fault_of_write(code: int | None, told: str) -> Exception:
+    """Return the fault of a write that ended with this error number."""
+    if code in _NOT_FOUND:
+        return NotFoundError(told)
+    if code in _NOT_SENT or code in _NOT_NOW:
+        return UnknownStateError(f"slurmctld could not be asked: {told}")
+    if code is not None and code in _ANSWERED:
+        return RejectedError(told)
+    return OutcomeUnknownError(f"slurmctld's answer was lost: {told}")
+
+
+def error_number(problem: Exception) -> int | None:
+    """Return libslurm's error number, None for an exception that is not libslurm's."""
+    number = getattr(problem, "errno", None)
+    return number if isinstance(number, int) else None
+
+
+def sentence(problem: Exception) -> str:
+    """Return libslurm's words with the number."""
+    number = error_number(problem)
+    return f"{problem} (error {number})" if number is not None else f"{type(problem).__name__}: {problem}"
