@@ -69,6 +69,8 @@ def _deploy(kubectl: Kubectl, options: argparse.Namespace) -> None:
     _step("checking the cluster", lambda: _check(kubectl))
     images = _images(options.image_prefix)
     _step("images", lambda: _push(options.image_prefix))
+    if _images(options.image_prefix) != images:
+        raise DeployError("files of the images changed while they were being built; run this again")
     _step("custom resource definitions", lambda: _definitions(kubectl))
     _step("admission policies", lambda: _quiet(kubectl.apply(overlay.ROOT / "deploy" / "policies")))
     generated = overlay.generate(folder, images)
@@ -89,6 +91,7 @@ def _undeploy(kubectl: Kubectl, options: argparse.Namespace) -> None:
 
 
 def _images(prefix: str) -> overlay.Images:
+    catalog.tag.cache_clear()
     bridge, slurm = (f"{prefix}/{name}:{catalog.tag(name)}" for name in ("bridge", "slurm"))
     return overlay.Images(bridge=bridge, slurm=slurm)
 
