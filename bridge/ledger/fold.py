@@ -68,7 +68,7 @@ class Replay:
     def _granted(self, entry: Entry) -> None:
         workload, attempt = entry.workload, entry.attempt
         if workload is None or attempt is None or entry.team is None or entry.flavor is None or entry.system is None:
-            self._fault(entry, f"is a {entry.step} without workload, attempt, team, flavor or system")
+            self._fault(entry, f"is {_named(entry)} without workload, attempt, team, flavor or system")
             return
         last = self._attempts.get(workload, 0)
         before = self.grants.get((workload, last))
@@ -103,7 +103,7 @@ class Replay:
         grant = self.grants.get(key)
         if grant is None:
             self._fault(
-                entry, f"is a {entry.step} of {entry.workload} attempt {entry.attempt}, which was never granted"
+                entry, f"is {_named(entry)} of {entry.workload} attempt {entry.attempt}, which was never granted"
             )
             return
         if (entry.team, entry.flavor, entry.system) != (grant.team, grant.flavor, grant.system):
@@ -115,7 +115,8 @@ class Replay:
         wanted = GrantState.RUNNING if entry.step == Step.ADJUST else GrantState.RESERVED
         allowed = (GrantState.RESERVED, GrantState.RUNNING) if entry.step == Step.RELEASE else (wanted,)
         if grant.state not in allowed:
-            self._fault(entry, f"is a {entry.step} of {entry.workload} attempt {entry.attempt}, which is {grant.state}")
+            what = f"{_named(entry)} of {entry.workload} attempt {entry.attempt}"
+            self._fault(entry, f"is {what}, which is {grant.state}")
         if entry.step in (Step.RELEASE, Step.VOID):
             self._ended(entry, key, grant)
         else:
@@ -183,7 +184,7 @@ class Replay:
         key = (entry.detail["id"],)
         known = self.intents.get(key)
         if entry.workload is None:
-            self._fault(entry, f"is an {entry.step} of no workload")
+            self._fault(entry, f"is {_named(entry)} of no workload")
         elif entry.step == Step.INTENT:
             detail: Any = entry.detail["detail"]
             self.intents[key] = Intent(str(key[0]), str(entry.detail["kind"]), entry.workload, entry.at_ms, detail)
@@ -194,6 +195,10 @@ class Replay:
 
     def _fault(self, entry: Entry, text: str) -> None:
         self.faults.append(f"entry {entry.seq} {text}")
+
+
+def _named(entry: Entry) -> str:
+    return f"{'an' if entry.step[0] in 'aei' else 'a'} {entry.step}"
 
 
 def _placement(detail: Mapping[str, Any]) -> dict[Any, int]:
