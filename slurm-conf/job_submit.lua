@@ -256,7 +256,7 @@ local FIXED = "%s of GPU job %d is what its grant is counted by and cannot be ch
 local FIXED_NUMBERS = {
   { "min_nodes", "NumNodes" }, { "max_nodes", "NumNodes" }, { "num_tasks", "NumTasks" },
   { "ntasks_per_node", "NtasksPerNode" }, { "ntasks_per_socket", "NtasksPerSocket" },
-  { "ntasks_per_tres", "NtasksPerTRES" }, { "user_id", "UserID" },
+  { "ntasks_per_tres", "NtasksPerTRES" },
 }
 local FIXED_TEXTS = {
   { "tres_per_node", "TresPerNode" }, { "tres_per_job", "TresPerJob" }, { "tres_per_task", "TresPerTask" },
@@ -306,7 +306,8 @@ function slurm_job_modify(change, record, _, uid)
   if not marked(record.admin_comment) then
     return modify_plain(change, record)
   end
-  if set(change.priority) then
+  -- Nice, too: it is subtracted from the priority, and slurmctld keeps the result above 0, which is a release.
+  if set(change.priority) or set(change.nice) then
     return refuse(slurm.ESLURM_ACCESS_DENIED, PRIORITY_SENTENCE, record.job_id, record.job_id)
   end
   if longer(change, record) then

@@ -5,8 +5,8 @@
     config_follow.py --watch    follow it, beside slurmctld
 
 A bad configuration kills slurmctld while `scontrol reconfigure` says that all is well. So a new one is first tried by
-a scratch slurmctld: on another port, on a copy of the state (saved nodes may refer to what the change removes), and with
-a random key of its own, so that no worker obeys it. Only modules of python3-minimal are used.
+a scratch slurmctld: on another port, on a copy of the state (saved nodes may refer to what the change removes), and
+with a random key of its own, so that no worker obeys it. Only modules of python3-minimal are used.
 """
 
 import hashlib
