@@ -7,12 +7,19 @@ import msgspec
 from bridge.errors import ConflictError, NotFoundError, OutcomeUnknownError, RejectedError, UnknownStateError
 from bridge.kube.port import ExpiredError, Kind, Listing, Object
 
+_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _GONE: Final = 410
+_INVALID: Final = 422
 _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
-_NOT_FOUND: Final = 404
-_INVALID: Final = 422
+
+
+def patched(status: int, body: bytes) -> Object:
+    """Return the object that a JSON patch made; ConflictError when the patch does not fit the object as it stands."""
+    if _does_not_apply(status, body):
+        raise ConflictError("the object changed: a `test` of the patch does not hold, or a path of it is gone")
+    return obj(status, body, write=True)
 
 
 def obj(status: int, body: bytes, *, write: bool) -> Object:
@@ -75,24 +82,29 @@ def _refuse(status: int, decoded: Any, body: bytes, *, write: bool) -> NoReturn:
     sentence = str(said.get("message") or said.get("reason")) if said else f"HTTP {status}: {_excerpt(body)}"
     if status == _GONE:
         raise ExpiredError(sentence)
+    details = (said or {}).get("details") or {}
     if status == _NOT_FOUND:
-        # Without a Status it is the path that does not exist (no such API, a proxy in front), not the object.
-        raise NotFoundError(sentence) if said else UnknownStateError(f"the API server serves no such path: {sentence}")
+        # Only a Status that names the object says that the object is not there. Otherwise it is the path that does not
+        # exist: a CRD that is not installed, something in front of the API server.
+        raise NotFoundError(sentence) if details.get("name") else UnknownStateError(f"no such path: {sentence}")
     if status == _CONFLICT:
         raise ConflictError(sentence)
-    causes = _causes(said)
-    if status == _INVALID and any(cause.endswith("test failed") for cause in causes):
-        raise ConflictError("; ".join(causes))  # a JSON patch whose `test` does not hold: the object changed
-    if status == _TOO_MANY and "DisruptionBudget" not in causes:
+    if status == _TOO_MANY and not any(c.get("reason") == "DisruptionBudget" for c in details.get("causes") or []):
         raise UnknownStateError(f"the API server is busy and did nothing: {sentence}")
     if status >= _SERVER_FAULT or status < 400:  # noqa: PLR2004 -- a redirect is an answer of somebody else
         raise OutcomeUnknownError(sentence) if write else UnknownStateError(sentence)
     raise RejectedError(sentence)
 
 
-def _causes(said: Object | None) -> list[str]:
-    causes = ((said or {}).get("details") or {}).get("causes") or []
-    return [str(cause.get(key)) for cause in causes for key in ("reason", "message") if cause.get(key)]
+def _does_not_apply(status: int, body: bytes) -> bool:
+    """Return whether a JSON patch did not fit the object as it stands: a `test` that does not hold, a missing path.
+
+    The API server says no more than 422 Invalid without any details; a spec that it finds invalid comes with details.
+    """
+    if status != _INVALID:
+        return False
+    said = _decoded(body)
+    return isinstance(said, dict) and said.get("reason") == "Invalid" and not said.get("details")
 
 
 def _check(kind: Kind, item: Any) -> None:

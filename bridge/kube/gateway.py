@@ -173,7 +173,10 @@ class KubeGateway:
             )
         except LostAnswerError as error:
             raise OutcomeUnknownError(f"{method} {path.partition('?')[0]}: {error}") from error
-        made = answers.obj(answer.status, answer.body, write=True)
+        if content_type == PatchType.JSON.value:
+            made = answers.patched(answer.status, answer.body)
+        else:
+            made = answers.obj(answer.status, answer.body, write=True)
         self._fault(f"kube.{site}.after")
         return made
 

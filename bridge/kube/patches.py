@@ -77,7 +77,7 @@ def _by_key(target: list[Any], patch: list[Any], key: str) -> list[Any]:
 
 
 def json_patch(target: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """JSON patch (RFC 6902): test, add, remove, replace. A test that does not hold is a ConflictError."""
+    """JSON patch (RFC 6902): test, add, remove, replace. One that does not fit the object is a ConflictError."""
     result = copy.deepcopy(target)
     for operation in operations:
         path = operation["path"]
@@ -120,7 +120,5 @@ def _has(parent: Any, step: str) -> bool:
 
 def _child(parent: Any, step: str, word: str, path: str) -> Any:
     if not _has(parent, step):
-        if word == "test":
-            raise ConflictError(f"testing value {path} failed: test failed")
-        raise RejectedError(f"{word} operation does not apply: {path} does not exist")
+        raise ConflictError(f"{word} operation does not apply: {path} does not exist")
     return parent[int(step)] if isinstance(parent, list) else parent[step]
