@@ -176,13 +176,12 @@ DEFINITION = Definition(
     namespaced=False,
     spec=Spec,
     status=Status,
+    # No column of a list: kubectl would print its first entry only, and two flavors would look like one.
     columns=(
         Column("Parent", "string", ".spec.parent"),
-        Column("Guarantee", "string", ".spec.quotas[*].guarantee"),
-        Column("Slurm", "string", ".status.flavors[*].slurm"),
-        Column("Kubernetes", "string", ".status.flavors[*].kubernetes"),
-        Column("Pending", "string", ".status.flavors[*].pending"),
+        Column("Account", "string", ".spec.account"),
         Column("Accepted", "string", ".status.conditions[?(@.type=='Accepted')].status"),
+        Column("Reason", "string", ".status.conditions[?(@.type=='Accepted')].message", wide=True),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),
     rules=(
