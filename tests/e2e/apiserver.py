@@ -29,7 +29,7 @@ class ApiServer:
     def __init__(self) -> None:
         shell.require()
         settings = client.Configuration()
-        config.load_kube_config(client_configuration=settings)
+        config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         self._host = settings.host
         self._http = urllib3.PoolManager(
             maxsize=4,

@@ -83,7 +83,8 @@ def scale(replicas: int) -> None:
     """Stop or start the bridge, and wait for it."""
     kube.kubectl("-n", "slurm-bridge", "scale", "deployment/slurm-bridge", f"--replicas={replicas}")
     if replicas:
-        kube.kubectl("-n", "slurm-bridge", "rollout", "status", "deployment/slurm-bridge", "--timeout=90s", timeout_s=100)
+        rollout = ("rollout", "status", "deployment/slurm-bridge", "--timeout=90s")
+        kube.kubectl("-n", "slurm-bridge", *rollout, timeout_s=100)
         until("sbridge answers", lambda: attempt("status").code == 0, 60)
     else:
         selector = "app.kubernetes.io/name=slurm-bridge"

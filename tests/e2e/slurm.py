@@ -150,5 +150,6 @@ def nodes() -> dict[str, dict[str, str]]:
 def usable(name: str) -> bool:
     """Whether a worker is registered, answers, and takes jobs."""
     state = nodes().get(name, {}).get("State", "")
-    flags = set(re.split(r"[+*~#$@^!%-]", state))
-    return bool(flags & {"IDLE", "MIXED", "ALLOCATED"}) and not flags & {"DRAIN", "NOT_RESPONDING", "DOWN"} and "*" not in state
+    words = set(state.rstrip("*").split("+"))
+    unusable = {"DRAIN", "DOWN", "NOT_RESPONDING", "INVALID_REG"}
+    return not state.endswith("*") and bool(words & {"IDLE", "MIXED", "ALLOCATED"}) and not words & unusable

@@ -9,7 +9,7 @@ T = TypeVar("T")
 POLL_S = 0.25
 
 
-def until(what: str, probe: Callable[[], T], timeout_s: float = 30, *, poll_s: float = POLL_S) -> T:
+def until(what: str, probe: Callable[[], T | None], timeout_s: float = 30, *, poll_s: float = POLL_S) -> T:
     """Return the first truthy answer of `probe`; fail with what was awaited and what was seen last."""
     deadline = time.monotonic() + timeout_s
     while True:
