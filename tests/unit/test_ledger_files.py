@@ -4,6 +4,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -190,6 +191,29 @@ def test_a_database_replaced_under_its_leader_is_noticed(path: Path) -> None:
             connection.commit()
         with pytest.raises(BrokenInvariantError, match="opened epoch 4, the ledger's newest is 2"):
             ledger.reserve(workload(), HELD, at_ms=T0)
+
+
+def test_two_connections_that_write_at_once_wait_for_each_other(path: Path) -> None:
+    """A lock taken only at the first write would fail here: the head that was read is no longer the newest."""
+    failures: list[BaseException] = []
+
+    def work(name: str, ledger: SqlLedger) -> None:
+        try:
+            for index in range(25):
+                ledger.reserve(workload(f"{name}{index}"), HELD, at_ms=T0)
+        except BaseException as error:  # noqa: BLE001  # a thread's failure must fail the test
+            failures.append(error)
+
+    with closing(opened(path)) as one, closing(opened(path)) as other:
+        one.open_epoch(1, "one")
+        other.open_epoch(1, "one")
+        threads = [threading.Thread(target=work, args=each) for each in (("a", one), ("b", other))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert failures == []
+        assert (one.last_seq(), one.verify()) == (51, ())
 
 
 # --- what the database itself refuses ------------------------------------------------------------------------
