@@ -67,6 +67,13 @@ def connect(token: str) -> ViaKubernetes:
     return ViaKubernetes(_reaching(tokens.proxy), token)
 
 
+def connect(token: str) -> ViaKubernetes:
+    """Find the API server: the current kubeconfig, or the pod's service account."""
+    from bridge.kube import tokens
+
+    return ViaKubernetes(_reaching(tokens.proxy), token)
+
+
 def _reaching(call: Callable[[], T]) -> T:
     """Turn a fault of the API server into a sentence with the way out."""
     try:
