@@ -135,7 +135,6 @@ class Operator:
         folder = self._run_dir / cluster.metadata.namespace / cluster.metadata.name
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / names.SLURM_KEY, made.slurm, 0o600)
-        _write(folder / names.JWT_KEY, made.jwt, 0o600)
         _write(folder / "slurm.conf", configuration.client_slurm_conf(cluster).encode(), 0o644)
         return folder
 

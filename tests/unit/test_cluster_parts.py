@@ -5,12 +5,11 @@ import threading
 import time
 from pathlib import Path
 
-import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.cluster import follower, keys, names, tokens, users
+from bridge.cluster import follower, keys, names, users
 from bridge.crd import parse
 from bridge.crd.team import Team
 from bridge.errors import InvalidInputError
@@ -177,12 +176,3 @@ def test_a_job_without_output_ends_with_its_code_and_a_sentence(followed: Follow
     code, text = followed.finish()
     assert code == 3
     assert b"ended without output" in text
-
-
-# --- tokens -----------------------------------------------------------------------------------------------
-def test_a_token_is_what_an_independent_library_verifies_and_no_other_key_does() -> None:
-    token = tokens.make(b"k" * 32, user="root", issued_s=1_000_000_000, lifetime_s=10**9)
-    claims = jwt.decode(token, b"k" * 32, algorithms=["HS256"], options={"require": ["exp", "iat", "sun"]})
-    assert claims == {"exp": 2_000_000_000, "iat": 1_000_000_000, "sun": "root"}
-    with pytest.raises(jwt.InvalidSignatureError):
-        jwt.decode(token, b"x" * 32, algorithms=["HS256"])
