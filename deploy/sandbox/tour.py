@@ -81,7 +81,7 @@ def sbatch() -> tuple[str, str]:
     wait("alice's job has written its output", lambda: "CUDA" in _home_file("alice", output), 10)
     seen = typed_by("alice", f"cat {output}")
     devices = seen.count("/dev/nvidia")
-    check(f"the job ran as alice on a worker pod and saw {devices} device files of the device plugin", devices >= JOB_GPUS)
+    check(f"the job ran as alice on a worker pod and saw {devices} of its GPU devices", devices >= JOB_GPUS)
     account = sights.job_field(alice, "UserId"), sights.job_field(alice, "Account")
     check("it runs as alice's own user, in team vision's account", account == ("alice(2001)", "vision"), str(account))
     refused = typed_by("alice", "sbatch --account=nlp --gres=gpu:1 --wrap true", fails=True)

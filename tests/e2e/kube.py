@@ -68,8 +68,7 @@ def condition(obj: Object, kind: str) -> Object:
 def gpus(pod: Object) -> int:
     """Count the devices that a pod asks for."""
     return sum(
-        int((container.get("resources", {}).get("limits") or {}).get(GPU, 0))
-        for container in pod["spec"]["containers"]
+        int((container.get("resources", {}).get("limits") or {}).get(GPU, 0)) for container in pod["spec"]["containers"]
     )
 
 
@@ -88,7 +87,9 @@ def slurm_image() -> str:
     raise shell.CommandError("Deployment slurm-bridge has no SBRIDGE_SLURM_IMAGE; deploy it with `make sandbox`")
 
 
-def pod(name: str, *, gpus: int, command: Sequence[str], namespace: str = "vision", product: str = "") -> Object:
+def pod(
+    name: str, *, gpus: int, command: Sequence[str], namespace: str = "vision", product: str = "", image: str = ""
+) -> Object:
     """Render a pod that runs one command once; with no GPUs it is nobody's business."""
     limits = {GPU: str(gpus)} if gpus else {}
     spec: Object = {
@@ -97,7 +98,7 @@ def pod(name: str, *, gpus: int, command: Sequence[str], namespace: str = "visio
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "containers": [
-            {"name": "main", "image": slurm_image(), "command": list(command), "resources": {"limits": limits}}
+            {"name": "main", "image": image or slurm_image(), "command": list(command), "resources": {"limits": limits}}
         ],
     }
     if product:
