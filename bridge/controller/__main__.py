@@ -4,18 +4,17 @@ import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import structlog
 
-from bridge.cluster import names, tokens
 from bridge.controller import config, faults
 from bridge.controller.faults import Fault
 from bridge.controller.process import Outside, Process
 from bridge.errors import BridgeError
 from bridge.kube import transport
 from bridge.kube.gateway import KubeGateway
+from bridge.slurm.adapter import PyslurmAdapter
 from bridge.slurm.port import Slurm
 
 TOKEN_LIFETIME_S = 10 * 365 * 86_400
@@ -23,13 +22,8 @@ TOKEN_LIFETIME_S = 10 * 365 * 86_400
 
 
 def connect_slurm(conf_dir: Path) -> Slurm:
-    """Point libslurm at its files, then load it: it reads slurm.conf and chooses its authentication when loaded."""
-    os.environ["SLURM_CONF"] = str(conf_dir / "slurm.conf")
-    key = (conf_dir / names.JWT_KEY).read_bytes()
-    os.environ[tokens.VARIABLE] = tokens.make(key, user="root", issued_s=int(time.time()), lifetime_s=TOKEN_LIFETIME_S)
-    from bridge.slurm import adapter
-
-    return adapter.connect()
+    """Connect to the cluster whose slurm.conf and slurm.key lie in this folder."""
+    return PyslurmAdapter(conf_dir / "slurm.conf")
 
 
 def crash_at(site_and_count: str) -> Fault:

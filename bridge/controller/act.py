@@ -68,6 +68,10 @@ class Actor:
                 self._ledger.run(
                     write.workload, write.attempt, gpus=write.gpus, placement=write.placement, at_ms=write.at_ms
                 )
+            case acts.Adjust():
+                self._ledger.adjust(
+                    write.workload, write.attempt, gpus=write.gpus, placement=write.placement, at_ms=write.at_ms
+                )
             case acts.Release():
                 self._ledger.release(write.workload, write.attempt, at_ms=write.at_ms, note=write.note)
             case acts.Void():

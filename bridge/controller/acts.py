@@ -32,6 +32,17 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Adjust:
+    """A running workload holds another number of devices from `at_ms` on."""
+
+    workload: WorkloadId
+    attempt: int
+    gpus: int
+    placement: Mapping[NodeName, int]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The grant's workload ended at `at_ms` and its devices are free."""
 
@@ -82,7 +93,7 @@ class RecordCapacity:
     rows: tuple[CapacityRow, ...]
 
 
-LedgerWrite = Reserve | Run | Release | Void | Adopt | Intend | Settle | RecordCapacity
+LedgerWrite = Reserve | Run | Adjust | Release | Void | Adopt | Intend | Settle | RecordCapacity
 
 
 # --- Slurm -------------------------------------------------------------------------------------------------

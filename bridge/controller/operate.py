@@ -17,7 +17,7 @@ from bridge.controller.cycle import Beat
 from bridge.controller.settings import Resources
 from bridge.controller.world import Settings
 from bridge.crd.slurmcluster import SlurmCluster
-from bridge.errors import BridgeError, ConflictError, NotFoundError
+from bridge.errors import BridgeError, ConflictError, InvalidInputError, NotFoundError
 from bridge.kube import port
 from bridge.kube.port import Gateway, Kind, Object, PatchType
 from bridge.quota.model import FlavorName, TeamName
@@ -99,6 +99,7 @@ class Operator:
         try:
             secret = self._gateway.get(port.SECRETS, names.KEYS, namespace=meta.namespace)
         except NotFoundError:
+            self._refuse_new_keys(meta.namespace)
             wanted = keys.secret(meta.namespace, meta.name, keys.make())
             try:
                 secret = self._gateway.create(port.SECRETS, wanted, namespace=meta.namespace)
@@ -106,6 +107,16 @@ class Operator:
                 secret = self._gateway.get(port.SECRETS, names.KEYS, namespace=meta.namespace)
         self._keys[meta.namespace, meta.name] = keys.read(secret)
         return self._keys[meta.namespace, meta.name]
+
+    def _refuse_new_keys(self, namespace: str) -> None:
+        """Never make keys for a slurmctld that exists: new ones would cut its running workers off."""
+        try:
+            self._gateway.get(port.STATEFULSETS, names.SLURMCTLD, namespace=namespace)
+        except NotFoundError:
+            return
+        raise InvalidInputError(
+            f"Secret {namespace}/{names.KEYS} is missing while slurmctld exists; restore it from the pods that mount it"
+        )
 
     def _apply(self, wanted: Object) -> None:
         kind, meta = KINDS[wanted["kind"]], wanted["metadata"]

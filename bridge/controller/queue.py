@@ -48,6 +48,7 @@ class _Finder:
         }
         self._jobs = {job["metadata"]["uid"]: job["metadata"] for job in world.kube.jobs}
         self._accounts = {tenant.account: tenant.name for tenant in world.settings.tenants.teams}
+        self._tenants = world.settings.tenants
         self._namespaces = world.kube.namespaces
 
     def waiting(self, workload: Workload, why: Waiting | None, now_ms: int) -> QueueRow:
@@ -81,7 +82,7 @@ class _Finder:
         return QueueRow(
             id=identity,
             name=task.job.name if task else _pod_name(pod),
-            user=task.job.user if task else _submitter(pod),
+            user=self._tenants.user_of(task.job.uid, task.job.user) if task else _submitter(pod),
             team=team or (pods.team_of(pod, self._namespaces) if pod else ""),
             system=System.SLURM if task else System.KUBERNETES,
             flavor="",

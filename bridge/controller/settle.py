@@ -15,7 +15,7 @@ from bridge.controller.world import World
 from bridge.kube.port import Object
 from bridge.quota.model import TeamName
 from bridge.slurm import states
-from bridge.slurm.model import Phase
+from bridge.slurm.model import JobState, Phase
 from bridge.workloads import pods, slurmjobs
 from bridge.workloads.model import Grant, GrantState, NodeName, System, WorkloadId
 from bridge.workloads.reasons import Waiting
@@ -55,7 +55,7 @@ def project(grants: tuple[Grant, ...], writes: list[acts.LedgerWrite]) -> tuple[
         match write:
             case acts.Release() | acts.Void():
                 kept.pop(write.workload, None)
-            case acts.Run():
+            case acts.Run() | acts.Adjust():
                 kept[write.workload] = replace(
                     kept[write.workload], state=GrantState.RUNNING, gpus=write.gpus, placement=write.placement
                 )
@@ -124,8 +124,11 @@ def _running(grant: Grant, task: SlurmTask, world: World) -> Iterator[acts.Ledge
     """Charge what was really allocated: AllocTRES, from Slurm's own start time."""
     job = task.job
     gpus = job.allocated.gpu_total or grant.gpus
+    placement = placement_of(task, grant, world, gpus)
     if grant.state is GrantState.RESERVED and job.start_ms is not None:
-        yield acts.Run(grant.workload, grant.attempt, gpus, placement_of(task, grant, world, gpus), job.start_ms)
+        yield acts.Run(grant.workload, grant.attempt, gpus, placement, job.start_ms)
+    elif grant.state is GrantState.RUNNING and gpus != grant.gpus and job.state is JobState.RUNNING:
+        yield acts.Adjust(grant.workload, grant.attempt, gpus, placement, world.now_ms)
 
 
 def placement_of(task: SlurmTask, grant: Grant | None, world: World, gpus: int) -> Mapping[NodeName, int]:
@@ -171,16 +174,18 @@ def _pod(grant: Grant, pod: Object | None, world: World) -> Iterator[acts.Ledger
     match pods.life(pod):
         case pods.PodLife.ENDED:
             yield from _ended(grant, pod, world, f"pod {pod['status']['phase'].lower()}")
-        case pods.PodLife.RUNNING if grant.state is GrantState.RESERVED:
-            yield _pod_run(grant, pod)
+        case pods.PodLife.RUNNING:
+            yield from _pod_run(grant, pod)
         case _:
             pass
 
 
-def _pod_run(grant: Grant, pod: Object) -> acts.Run:
-    node = pods.node(pod)
-    placement = {node: grant.gpus} if node else dict(grant.placement)
-    return acts.Run(grant.workload, grant.attempt, grant.gpus, placement, pods.started_ms(pod) or 0)
+def _pod_run(grant: Grant, pod: Object) -> Iterator[acts.LedgerWrite]:
+    """Start the charge of a reserved grant at the first container's start, once that is known."""
+    node, started = pods.node(pod), pods.started_ms(pod)
+    if grant.state is GrantState.RESERVED and started is not None:
+        placement = {node: grant.gpus} if node else dict(grant.placement)
+        yield acts.Run(grant.workload, grant.attempt, grant.gpus, placement, started)
 
 
 def _ended(grant: Grant, pod: Object | None, world: World, note: str) -> Iterator[acts.LedgerWrite]:
@@ -188,8 +193,8 @@ def _ended(grant: Grant, pod: Object | None, world: World, note: str) -> Iterato
     if grant.state is GrantState.RESERVED and started is None:
         yield acts.Void(grant.workload, grant.attempt, note)
         return
-    if grant.state is GrantState.RESERVED and pod is not None:
-        yield _pod_run(grant, pod)
+    if pod is not None:
+        yield from _pod_run(grant, pod)
     end_ms = (pods.ended_ms(pod) if pod else None) or world.now_ms
     yield acts.Release(grant.workload, grant.attempt, max(end_ms, _start(grant, started)), note)
 

@@ -82,8 +82,9 @@ def workload(task: SlurmTask, tenants: Tenants, flavors: Flavors) -> Workload | 
     if tenant is None:
         known = ", ".join(team.account for team in tenants.teams) or "none"
         return Waiting(Reason.UNKNOWN_TEAM, f"account {job.account!r} is no team's; accounts: {known}", final=True)
-    if not any(member.slurm_user == job.user for member in tenant.members):
-        return Waiting(Reason.NOT_A_MEMBER, f"user {job.user!r} is not a member of team {tenant.name}", final=True)
+    user = tenants.user_of(job.uid, job.user)
+    if not any(member.uid == job.uid for member in tenant.members):
+        return Waiting(Reason.NOT_A_MEMBER, f"user {user!r} is not a member of team {tenant.name}", final=True)
     if job.het_job_id:
         told = "heterogeneous GPU jobs are not admitted; submit the parts as jobs"
         return Waiting(Reason.UNSUPPORTED, told, final=True)
@@ -106,7 +107,7 @@ def workload(task: SlurmTask, tenants: Tenants, flavors: Flavors) -> Workload | 
         gpus_per_node=gpus // nodes,
         submitted_ms=job.submit_ms,
         priority=0,
-        user=job.user,
+        user=user,
         name=job.name,
         time_limit_s=job.time_limit_s,
     )
@@ -128,6 +129,6 @@ def adopted(task: SlurmTask, tenants: Tenants, flavors: Flavors, fallback: TeamN
         nodes=nodes,
         gpus_per_node=job.allocated.gpu_total // nodes,
         submitted_ms=job.submit_ms,
-        user=job.user,
+        user=tenants.user_of(job.uid, job.user),
         name=job.name,
     )

@@ -45,6 +45,10 @@ class Tenants:
         """Look a team up by its Slurm account."""
         return next((team for team in self.teams if team.account == account), None)
 
+    def user_of(self, uid: int, told: str) -> str:
+        """Return the Slurm user with this uid; `told` (slurmctld may only know the number) when nobody has it."""
+        return next((m.slurm_user for team in self.teams for m in team.members if m.uid == uid), told)
+
     def runs_as(self, team: Tenant, submitted_by: str) -> Member | None:
         """Return the member that `submitted_by` is; a controller falls back to the team's default user."""
         for member in team.members:
