@@ -22,6 +22,7 @@ from bridge.errors import OutcomeUnknownError, UnknownStateError
 from bridge.slurm import session
 from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
+from bridge.slurm.signer import Signer
 
 START_BOUND_S: Final = 20.0
 """A new process imports pyslurm, which reads the configuration, before it answers its first request."""
@@ -34,13 +35,15 @@ class PyslurmAdapter:
     """Slurm behind the port. `conf` is a slurm.conf with `slurm.key` beside it. Thread safe."""
 
     def __init__(self, conf: Path, *, read_bound_s: float = 12.0, write_bound_s: float = 12.0) -> None:
-        self._reader = _Process(conf, read_bound_s)
-        self._writer = _Process(conf, write_bound_s)
+        self._signer = Signer(conf)
+        self._reader = _Process(conf, self._signer, read_bound_s)
+        self._writer = _Process(conf, self._signer, write_bound_s)
 
     def close(self) -> None:
-        """End both processes."""
+        """End all processes."""
         self._reader.close()
         self._writer.close()
+        self._signer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -114,8 +117,9 @@ class PyslurmAdapter:
 class _Process:
     """One session process, started when it is needed and replaced when it is lost."""
 
-    def __init__(self, conf: Path, bound_s: float) -> None:
+    def __init__(self, conf: Path, signer: Signer, bound_s: float) -> None:
         self._conf = conf
+        self._signer = signer
         self._bound_s = bound_s
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -163,11 +167,13 @@ class _Process:
         if self._child is not None and self._child.poll() is not None:
             self._end()
         if self._connection is not None:
+            self._signer.socket()
             if os.fstat(self._words.fileno()).st_size > _MOST_WORDS:
                 self._words.truncate(0)  # libslurm complains once per call while slurmctld is away
             return self._connection, self._bound_s
         if not self._conf.is_file():
             raise UnknownStateError(f"slurmctld could not be asked: there is no {self._conf} yet")
+        sack = self._signer.socket()
         ours, theirs = socket.socketpair()
         with theirs:
             self._words.truncate(0)
@@ -177,7 +183,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,
                 stderr=subprocess.STDOUT,
-                env=_environment(self._conf),
+                env=_environment(self._conf, sack),
             )
         self._connection = Connection(ours.detach())
         return self._connection, START_BOUND_S + self._bound_s
@@ -196,7 +202,7 @@ class _Process:
         return lines[-1] if lines else "it said nothing"
 
 
-def _environment(conf: Path) -> dict[str, str]:
+def _environment(conf: Path, sack: Path) -> dict[str, str]:
     """Return a process environment without anything of Slurm but this configuration."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
-    return {**kept, "SLURM_CONF": str(conf), "PYTHONUNBUFFERED": "1"}
+    return {**kept, "SLURM_CONF": str(conf), "SLURM_SACK_SOCKET": str(sack), "PYTHONUNBUFFERED": "1"}

@@ -9,30 +9,15 @@ T = TypeVar("T")
 
 # slurmctld understood and answered with one of its own errors (ESLURM_*).
 _ANSWERED: Final = range(2000, 5000)
-# Of these, the ones that say nothing about what was asked: it is not the primary, or it is busy with itself.
-_NOT_NOW: Final = frozenset(
-    {
-        2016,  # ESLURM_DISABLED: reconfiguring or shutting down
-        2043,  # ESLURM_TRANSITION_STATE_NO_UPDATE
-        2052,  # ESLURM_IN_STANDBY_MODE
-    }
-)
-_NOT_FOUND: Final = frozenset(
-    {
-        2009,  # ESLURM_INVALID_NODE_NAME
-        2017,  # ESLURM_INVALID_JOB_ID
-    }
-)
+# Of these, the ones that say nothing about what was asked: it is not the primary, or busy with its own configuration.
+_TRANSITION_STATE, _IN_STANDBY_MODE, _DISABLED = 2020, 2027, 2037
+_NOT_NOW: Final = frozenset({_TRANSITION_STATE, _IN_STANDBY_MODE, _DISABLED})
+_INVALID_JOB_ID, _INVALID_NODE_NAME = 2017, 2018
+_NOT_FOUND: Final = frozenset({_INVALID_JOB_ID, _INVALID_NODE_NAME})
 # The request never left: nobody listened.
-_NOT_SENT: Final = frozenset(
-    {
-        111,  # ECONNREFUSED
-        113,  # EHOSTUNREACH
-        1001,  # SLURM_COMMUNICATIONS_CONNECTION_ERROR
-        1800,  # SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR
-    }
-)
-_ALREADY_DONE: Final = frozenset({2021})  # ESLURM_ALREADY_DONE
+_ECONNREFUSED, _EHOSTUNREACH, _CONNECTION_ERROR, _CONTROLLER_CONNECTION_ERROR = 111, 113, 1001, 1800
+_NOT_SENT: Final = frozenset({_ECONNREFUSED, _EHOSTUNREACH, _CONNECTION_ERROR, _CONTROLLER_CONNECTION_ERROR})
+_ALREADY_DONE: Final = frozenset({2021, 4002})  # of slurmctld, of slurmd
 
 
 def reading(call: Callable[[], T]) -> T:

@@ -77,10 +77,12 @@ def requested_gpus(record: Record) -> gres.Gpus:
 
 
 def allocated_gpus(record: Record) -> gres.Gpus:
-    """Return the GPUs that a job holds."""
+    """Return the GPUs that a job holds. While it is COMPLETING they are not named any more: it asked for them."""
     tracked = gres.tracked_gpus(record["tres_alloc"])
     if tracked:
         return tracked
+    if not record["gres_detail"]:
+        return requested_gpus(record)
     total: gres.Gpus = {}
     for on_node in record["gres_detail"]:
         for kind, count in gres.gpus(on_node).items():

@@ -1,9 +1,6 @@
-"""A job to submit, in the options of pyslurm. Pure but for the environment it cleans."""
+"""A job to submit, in the options of pyslurm. Pure."""
 
 import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from bridge.slurm import comment
@@ -41,13 +38,3 @@ def time_limit(seconds: int | None) -> str | None:
     if seconds is None:
         return None
     return f"{max(1, math.ceil(seconds / 60))}:00"
-
-
-@contextmanager
-def clean_environment() -> Iterator[None]:
-    """Hide our own SLURM_* variables: pyslurm copies every one of them into the job it submits (J9)."""
-    ours = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("SLURM")}
-    try:
-        yield
-    finally:
-        os.environ.update(ours)
