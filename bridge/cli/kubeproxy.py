@@ -61,13 +61,6 @@ class ViaKubernetes:
 
 
 def connect(token: str) -> ViaKubernetes:
-    """Use the API server that the kubeconfig names; "" has a token made."""
-    from bridge.kube import tokens
-
-    return ViaKubernetes(_reaching(tokens.proxy), token)
-
-
-def connect(token: str) -> ViaKubernetes:
     """Find the API server: the current kubeconfig, or the pod's service account."""
     from bridge.kube import tokens
 
@@ -85,6 +78,5 @@ def _reaching(call: Callable[[], T]) -> T:
         way_out = "set SBRIDGE_TOKEN to a token of your own, or use the login pod"
         raise CliError(Exit.NOT_ALLOWED, f"Kubernetes refuses: {error}; {way_out}") from error
     except errors.BridgeError as error:
-        raise CliError(
-            Exit.UNREACHABLE, f"Kubernetes cannot be asked: {error}; check KUBECONFIG and try again"
-        ) from error
+        way_out = f"check KUBECONFIG, then `kubectl -n {wellknown.NAMESPACE} get pods`"
+        raise CliError(Exit.UNREACHABLE, f"no way to the bridge through Kubernetes: {error}; {way_out}") from error
