@@ -27,9 +27,9 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from bridge.errors import BridgeError
-from bridge.kube import transport
 from bridge.kube.gateway import Fault, KubeGateway
 from bridge.kube.port import Kind, Object, PatchType
+from bridge.kube.transport import LostAnswerError, Transport, from_kubeconfig
 from deploy.sandbox.pki import Authority
 from tests.slurmbox import image
 
@@ -96,6 +96,7 @@ class KubeBox:
         self._port = _free_port()
         self._stack = contextlib.ExitStack()
         self._container = DockerContainer(image("kube"))
+        self._transports: dict[tuple[str, ...], Transport] = {}
         self.url = f"https://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -130,11 +131,16 @@ class KubeBox:
         """Return a gateway that speaks as a user; the default one is in system:masters."""
         return KubeGateway(self.transport(user, *groups), fault=fault, read_s=read_s)
 
-    def transport(self, user: str = "admin", *groups: str) -> transport.Transport:
-        """Return the bytes under a gateway."""
+    def transport(self, user: str = "admin", *groups: str) -> Transport:
+        """Return the bytes under a gateway, one for each user."""
+        if (user, *groups) not in self._transports:
+            self._transports[user, *groups] = self._transport(user, *groups)
+        return self._transports[user, *groups]
+
+    def _transport(self, user: str, *groups: str) -> Transport:
         with tempfile.NamedTemporaryFile(suffix=".kubeconfig") as file:
             Path(file.name).write_bytes(self.kubeconfig(user, *groups))
-            return transport.from_kubeconfig(file.name)
+            return from_kubeconfig(file.name)
 
     def kubeconfig(self, user: str = "admin", *groups: str, inside: bool = False) -> bytes:
         """Return a kubeconfig with a client certificate; `inside` is for containers of the same network."""
@@ -233,10 +239,10 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def _ready(asked: transport.Transport) -> bool:
+def _ready(asked: Transport) -> bool:
     try:
         return asked.send("GET", "/readyz", read_s=5).status == 200
-    except (BridgeError, transport.LostAnswerError):
+    except (BridgeError, LostAnswerError):
         return False
 
 
