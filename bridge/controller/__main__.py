@@ -17,7 +17,6 @@ from bridge.kube.gateway import KubeGateway
 from bridge.slurm.adapter import PyslurmAdapter
 from bridge.slurm.port import Slurm
 
-TOKEN_LIFETIME_S = 10 * 365 * 86_400
 """As long as the process can live: the key that it is made with lies in the same folder, so shorter gains nothing."""
 
 

@@ -20,6 +20,7 @@ class Config(BaseModel):
     ledger_url: str = "sqlite:////var/lib/slurm-bridge/ledger.db"
     namespace: str = wellknown.NAMESPACE
     run_dir: str = "/run/slurm-bridge"  # where the clusters' slurm.conf and slurm.key are written for libslurm
+    users_dir: str = "/var/lib/extrausers"  # passwd and group of the teams' members, for libnss-extrausers here
     api_host: str = "0.0.0.0"  # noqa: S104 -- the Service in front of it is the boundary
     api_port: Annotated[int, Field(ge=1, le=65535)] = 8080
     slurm_image: str = ""  # default image of slurmctld, workers and mirrors

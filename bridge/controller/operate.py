@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from bridge import wellknown
-from bridge.cluster import configuration, keys, names, render
+from bridge.cluster import configuration, keys, names, render, users
 from bridge.cluster.images import Images
 from bridge.cluster.membership import Ceilings
 from bridge.controller import statuses
@@ -41,10 +41,19 @@ RENEW_MS = 60_000
 class Operator:
     """Keeps clusters' objects and statuses. Used by the cycle's thread."""
 
-    def __init__(self, gateway: Gateway, images: Images, run_dir: Path, *, resources: Callable[[], Resources]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        images: Images,
+        run_dir: Path,
+        users_dir: Path,
+        *,
+        resources: Callable[[], Resources],
+    ) -> None:
         self._gateway = gateway
         self._images = images
         self._run_dir = run_dir
+        self._users_dir = users_dir
         self._resources = resources
         self._applied: tuple[object, ...] = ()
         self._applied_ms = 0
@@ -68,6 +77,7 @@ class Operator:
         if cluster is None:
             return
         made = self._ensure_keys(cluster)
+        self._write_users(read)
         rendered = render.render(
             cluster, teams=read.teams, flavors=read.flavors, ceilings=ceilings(chosen), images=self._images
         )
@@ -148,6 +158,12 @@ class Operator:
         _write(folder / names.SLURM_KEY, made.slurm, 0o600)
         _write(folder / "slurm.conf", configuration.client_slurm_conf(cluster).encode(), 0o644)
         return folder
+
+    def _write_users(self, read: Resources) -> None:
+        """Let this process, too, know the members by name: libslurm looks a submitter's uid up."""
+        directory = users.directory(read.teams)
+        _write(self._users_dir / "passwd", directory.passwd.encode(), 0o644)
+        _write(self._users_dir / "group", directory.group.encode(), 0o644)
 
     def _tell(self, kind: Kind, name: str, namespace: str | None, wanted: Object, now_ms: int) -> None:
         key = (kind.kind, namespace or "", name)

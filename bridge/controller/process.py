@@ -68,7 +68,11 @@ class Process:
         self._observer = Observer(self._watches, self._ledger, clock)
         self._images = Images(slurm=config.slurm_image, login=config.login_image)
         self._operator = Operator(
-            outside.gateway, self._images, Path(config.run_dir), resources=lambda: self._observer.resources
+            outside.gateway,
+            self._images,
+            Path(config.run_dir),
+            Path(config.users_dir),
+            resources=lambda: self._observer.resources,
         )
         self._deferred = DeferredSlurm(outside.connect_slurm)
         slurm = WatchedSlurm(self._deferred, outside.fault)

@@ -20,7 +20,7 @@ _LOG = structlog.get_logger()
 
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 10.0
-WATCH_S: Final = 300
+WATCH_S: Final = 55
 
 
 class Reflector:
