@@ -87,9 +87,10 @@ def _refuse(status: int, decoded: Any, body: bytes, *, write: bool) -> NoReturn:
         # Only a Status that names the object says that the object is not there. Otherwise it is the path that does not
         # exist: a CRD that is not installed, something in front of the API server.
         raise NotFoundError(sentence) if details.get("name") else UnknownStateError(f"no such path: {sentence}")
-    if status == _CONFLICT:
-        raise ConflictError(sentence)
-    if status == _TOO_MANY and not any(c.get("reason") == "DisruptionBudget" for c in details.get("causes") or []):
+    causes = details.get("causes") or []
+    if status == _CONFLICT or any(cause.get("field") == "metadata.uid" for cause in causes):
+        raise ConflictError(sentence)  # a patch for one UID met another object of the same name
+    if status == _TOO_MANY and not any(cause.get("reason") == "DisruptionBudget" for cause in causes):
         raise UnknownStateError(f"the API server is busy and did nothing: {sentence}")
     if status >= _SERVER_FAULT or status < 400:  # noqa: PLR2004 -- a redirect is an answer of somebody else
         raise OutcomeUnknownError(sentence) if write else UnknownStateError(sentence)
