@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from string import Template
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self
 
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # the reaper's image comes from a registry
 
@@ -40,8 +40,6 @@ return {
 }
 """
 
-T = TypeVar("T")
-
 
 class SlurmBox:
     """One cluster. `workers` maps a worker's name to (GPU type, GPUs)."""
@@ -55,7 +53,7 @@ class SlurmBox:
         self.containers: dict[str, DockerContainer] = {}
         self._network = Network()
 
-    def __enter__(self) -> "SlurmBox":
+    def __enter__(self) -> Self:
         with contextlib.ExitStack() as undo:
             self._write_files()
             self._stack.enter_context(self._network)
@@ -91,7 +89,7 @@ class SlurmBox:
         """Run a command on slurmctld's host as root; it must succeed."""
         done = self.run("slurmctld", *command)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return str(done.stdout)
 
     def sbatch(self, user: str, *options: str, script: str = "#!/bin/sh\nsleep 300\n") -> "Done":
         """Submit as a user; standard output is the JobId."""
@@ -166,6 +164,16 @@ class SlurmBox:
         )
         return text + "".join(f"{name}={value}\n" for name, value in more.items())
 
+    def client_conf(self) -> Path:
+        """Write slurm.conf with the key beside it, as the bridge does for libslurm; return the folder."""
+        folder = self.folder / "client"
+        folder.mkdir(exist_ok=True)
+        (folder / "slurm.conf").write_text((self.folder / "conf" / "slurm.conf").read_text())
+        key = folder / "slurm.key"
+        key.write_bytes((self.folder / "keys" / "slurm.key").read_bytes())
+        key.chmod(0o600)
+        return folder
+
     @property
     def network(self) -> str:
         """Name of the network that all containers are in."""
@@ -233,7 +241,13 @@ Done = subprocess.CompletedProcess[str]
 
 
 def image(name: str) -> str:
-    """Return an image of this checkout's content, built when it is not there yet."""
+    """Return an image of this checkout's content, built when it is not there yet.
+
+    BRIDGE_TEST_IMAGE=slurm-bridge/bridge-test:dev saves the building when only the mounted code changed.
+    """
+    given = os.environ.get(f"{name.upper().replace('-', '_')}_IMAGE")
+    if given:
+        return given
     build = [sys.executable, str(ROOT / "deploy" / "images" / "build.py")]
     printed = subprocess.run([*build, "--print-tag", name], capture_output=True, text=True, check=True).stdout.strip()
     there = subprocess.run(["docker", "image", "inspect", printed], capture_output=True, check=False)

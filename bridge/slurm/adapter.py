@@ -143,6 +143,7 @@ class _Process:
         """End the process."""
         with self._lock:
             self._end()
+            self._words.close()
 
     def _answered(
         self, connection: Connection, verb: str, arguments: tuple[Any, ...], bound_s: float, lost: type[Exception]
