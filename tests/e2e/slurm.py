@@ -11,11 +11,13 @@ from tests.e2e.waiting import until
 _FIELD = re.compile(r"(?:^|\s)(\w+(?:[:/]\w+)*)=(\S*)")
 _ADMIN_COMMENT = re.compile(r"\sAdminComment=(.*?)\s+(?:SystemComment|Comment|StdErr|StdIn|StdOut|Power|TresPer\w+)=")
 _GPUS = re.compile(r"gres/gpu=(\d+)")
+_ON_NODE = re.compile(r"\sGRES=(\S+)")
+_ITEM = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One record of `scontrol show job`."""
+    """One record of `scontrol -d -o show job`."""
 
     id: str  # "12", or "12_3" of an array
     name: str
@@ -24,8 +26,7 @@ class Job:
     state: str
     reason: str
     nodes: str
-    gpus: int  # of AllocTRES; 0 while it has none
-    asked: int  # of ReqTRES
+    gpus: int  # allocated: AllocTRES, else what `-d` lists of each node; 0 where Slurm shows none
     started_ms: int | None
     ended_ms: int | None
     restarts: int
@@ -44,7 +45,7 @@ class Job:
 
 
 def parse(line: str) -> Job:
-    """Read one line of `scontrol -o show job`."""
+    """Read one line of `scontrol -d -o show job`."""
     fields: dict[str, str] = {}
     for match in _FIELD.finditer(line):
         fields.setdefault(match[1], match[2])
@@ -58,8 +59,7 @@ def parse(line: str) -> Job:
         state=fields["JobState"],
         reason=fields["Reason"],
         nodes="" if fields.get("NodeList", "") == "(null)" else fields.get("NodeList", ""),
-        gpus=_gpus(fields.get("AllocTRES", "")),
-        asked=_gpus(fields.get("ReqTRES", "")),
+        gpus=_gpus(fields.get("AllocTRES", "")) or _gpus_on_nodes(line),
         started_ms=_ms(fields.get("StartTime", "")),
         ended_ms=_ms(fields.get("EndTime", "")),
         restarts=int(fields["Restarts"]),
@@ -69,13 +69,18 @@ def parse(line: str) -> Job:
 
 
 def parse_all(text: str) -> list[Job]:
-    """Read the answer of `scontrol -o show job`."""
+    """Read the answer of `scontrol -d -o show job`."""
     return [parse(line) for line in text.splitlines() if line.startswith("JobId=")]
 
 
 def _gpus(tres: str) -> int:
     found = _GPUS.search(tres)
     return int(found[1]) if found else 0
+
+
+def _gpus_on_nodes(line: str) -> int:
+    """Add up the devices per node: without an accounting database AllocTRES leaves GPUs out."""
+    return sum(int(count) for gres in _ON_NODE.findall(line) for count in _ITEM.findall(gres))
 
 
 def _ms(text: str) -> int | None:
@@ -112,12 +117,12 @@ def sbatch(user: str, options: str, script: str = "sleep 600") -> str:
 
 def jobs() -> list[Job]:
     """Return every record that slurmctld has."""
-    return parse_all(root("scontrol", "-o", "show", "job"))
+    return parse_all(root("scontrol", "-d", "-o", "show", "job"))
 
 
 def job(identity: str) -> Job:
     """Return one job or array task."""
-    found = parse_all(root("scontrol", "-o", "show", "job", identity))
+    found = parse_all(root("scontrol", "-d", "-o", "show", "job", identity))
     if len(found) != 1:
         raise shell.CommandError(f"job {identity} has {len(found)} records")
     return found[0]

@@ -17,8 +17,8 @@ RECORD = (
     "JobId=7 JobName=r-j00 UserId=alice(2001) GroupId=alice(2001) Priority=1 Nice=0 Account=vision QOS=(null) "
     "JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0 "
     "StartTime=2026-12-01T12:00:00 EndTime=2026-12-01T12:00:10 NodeList=h100-g1 BatchHost=h100-g1 "
-    "ReqTRES=cpu=1,mem=64M,node=1,billing=1,gres/gpu=4 "
-    "AllocTRES=cpu=1,mem=64M,node=1,billing=1,gres/gpu=4,gres/gpu:h100=4 "
+    "ReqTRES=cpu=1,mem=64M,node=1,billing=1 AllocTRES=cpu=1,mem=64M,node=1,billing=1 "
+    "JOB_GRES=gpu:h100:4 Nodes=h100-g1 CPU_IDs=0 Mem=64 GRES=gpu:h100:4(IDX:0-3) "
     "AdminComment=sb:abc | Starting: granted 4 h100 on g1:4 Comment=x StdErr=/dev/null"
 )
 
@@ -48,8 +48,8 @@ WORKER = pod(8, name="h100-g1", worker=True, namespace="slurm")
 
 def test_a_record_of_scontrol_is_read_as_it_stands() -> None:
     seen = job()
-    assert (seen.id, seen.user, seen.account, seen.nodes, seen.gpus, seen.asked) == (
-        "7", "alice", "vision", "h100-g1", 4, 4,
+    assert (seen.id, seen.user, seen.account, seen.nodes, seen.gpus) == (
+        "7", "alice", "vision", "h100-g1", 4,
     )  # fmt: skip
     assert seen.admin_comment == "sb:abc | Starting: granted 4 h100 on g1:4"
     assert seen.ended_ms is not None

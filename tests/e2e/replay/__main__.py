@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.e2e import kube, sbridge, shell, slurm
@@ -33,6 +33,7 @@ class Record:
     peak: int = 0
     both: int = 0  # samples in which both systems held GPUs
     violations: Counter[str] = field(default_factory=Counter)
+    gpus: dict[str, int] = field(default_factory=dict)  # most that was seen allocated to a job, by JobId
     jobs: list[slurm.Job] = field(default_factory=list)
     pods: list[kube.Object] = field(default_factory=list)
 
@@ -118,7 +119,11 @@ def _watch(run: str, submission: Submission, jobs: int, pods: int, deadline: flo
             record.peak = max(record.peak, sample.slurm + sample.pods)
             record.both += bool(sample.slurm and sample.pods)
             record.violations.update(sample.violations)
-            record.jobs = [job for job in all_jobs if job.name.startswith(f"{run}-")]
+            for job in all_jobs:
+                record.gpus[job.id] = max(record.gpus.get(job.id, 0), job.gpus)
+            # A job that has ended shows no devices any more; what it was seen with stays its allocation.
+            own = [job for job in all_jobs if job.name.startswith(f"{run}-")]
+            record.jobs = [replace(job, gpus=record.gpus[job.id]) for job in own]
             record.pods = [pod for pod in all_pods if (pod["metadata"].get("labels") or {}).get(RUN_LABEL) == run]
             over = sum(job.over for job in record.jobs), sum(_over(pod) for pod in record.pods)
             now = time.monotonic()

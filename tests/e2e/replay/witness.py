@@ -15,7 +15,7 @@ from tests.e2e.apiserver import ApiServer
 
 END = "=== end "
 TERMINAL = ("Succeeded", "Failed")
-_LOOP = f'while read -r line; do /usr/bin/scontrol -o show job; echo "{END}$?"; done'
+_LOOP = f'while read -r line; do /usr/bin/scontrol -d -o show job; echo "{END}$?"; done'
 
 
 class SlurmSide:
