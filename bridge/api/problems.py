@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem documents. Clients compare the stable `type`; `detail` is the sentence."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -48,13 +48,14 @@ _OF_FAULT: tuple[tuple[type[errors.BridgeError], Kind], ...] = (
 )
 
 
-@dataclass(frozen=True)
 class ProblemError(Exception):
     """A problem that a route raises itself, with extension members beside the standard ones."""
 
-    kind: Kind
-    detail: str
-    extensions: Mapping[str, object] = field(default_factory=dict)
+    def __init__(self, kind: Kind, detail: str, extensions: Mapping[str, object] | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.extensions = extensions or {}
 
 
 def document(kind: Kind, detail: str, extensions: Mapping[str, object] | None = None) -> JSONResponse:

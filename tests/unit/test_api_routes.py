@@ -1,5 +1,7 @@
 """The API over a fake source: what each caller sees, and how errors read."""
 
+import logging
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -32,6 +34,13 @@ def client(served: tuple[FastAPI, str], source: fake.FakeSource) -> Iterator[htt
     assert source.ready()
     with httpx.Client(base_url=served[1], trust_env=False, timeout=10) as client:
         yield client
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test whose answer was right while the server failed behind it."""
+    yield
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def as_(name: str) -> dict[str, str]:
@@ -227,7 +236,7 @@ def test_an_outage_is_a_503_that_says_so_and_status_still_answers(
 
 
 def test_a_bug_is_a_problem_document_that_tells_no_internals(
-    client: httpx.Client, source: fake.FakeSource, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, source: fake.FakeSource, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("secret detail")
@@ -237,6 +246,11 @@ def test_a_bug_is_a_problem_document_that_tells_no_internals(
     assert reply.status_code == 500
     assert reply.json()["type"] == "urn:slurmbridge:problem:internal"
     assert "secret" not in reply.text
+    deadline = time.monotonic() + 5
+    while not any("Exception in ASGI" in record.message for record in caplog.records):
+        assert time.monotonic() < deadline, "the traceback is not in the log"
+        time.sleep(0.01)
+    caplog.clear()
 
 
 def test_unknown_paths_and_methods_are_problems_too(client: httpx.Client) -> None:
