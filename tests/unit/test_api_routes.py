@@ -13,13 +13,33 @@ from bridge.ledger.port import Problem
 from tests.unit import platform_sample as sample
 
 
+class Failures(logging.Handler):
+    """Keeps what the server logs as an error, which it may do after a right answer has left."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FastAPI, str]]:
-    """Serve one application for all tests; each test puts its own source in."""
+def failures() -> Iterator[Failures]:
+    kept = Failures()
+    logging.getLogger("uvicorn.error").addHandler(kept)
+    yield kept
+    logging.getLogger("uvicorn.error").removeHandler(kept)
+
+
+@pytest.fixture(scope="module")
+def served(failures: Failures) -> Iterator[tuple[FastAPI, str]]:
+    """Serve one application for all tests; each test puts its own source in. None may make the server fail."""
     application = app.create_app(sample.source(), sample.authenticator())
     serving = server.serve(application, "127.0.0.1", 0)
     yield application, f"http://127.0.0.1:{serving.port}"
     serving.stop()
+    assert failures.messages == []
 
 
 @pytest.fixture
@@ -34,13 +54,6 @@ def client(served: tuple[FastAPI, str], source: fake.FakeSource) -> Iterator[htt
     assert source.ready()
     with httpx.Client(base_url=served[1], trust_env=False, timeout=10) as client:
         yield client
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail a test whose answer was right while the server failed behind it."""
-    yield
-    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def as_(name: str) -> dict[str, str]:
@@ -236,7 +249,7 @@ def test_an_outage_is_a_503_that_says_so_and_status_still_answers(
 
 
 def test_a_bug_is_a_problem_document_that_tells_no_internals(
-    client: httpx.Client, source: fake.FakeSource, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, source: fake.FakeSource, monkeypatch: pytest.MonkeyPatch, failures: Failures
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("secret detail")
@@ -247,10 +260,10 @@ def test_a_bug_is_a_problem_document_that_tells_no_internals(
     assert reply.json()["type"] == "urn:slurmbridge:problem:internal"
     assert "secret" not in reply.text
     deadline = time.monotonic() + 5
-    while not any("Exception in ASGI" in record.message for record in caplog.records):
+    while not any("Exception in ASGI" in message for message in failures.messages):
         assert time.monotonic() < deadline, "the traceback is not in the log"
         time.sleep(0.01)
-    caplog.clear()
+    failures.messages.clear()
 
 
 def test_unknown_paths_and_methods_are_problems_too(client: httpx.Client) -> None:
