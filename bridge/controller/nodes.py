@@ -11,6 +11,7 @@ from bridge.controller import workers
 from bridge.controller.world import NodeSetView, World
 from bridge.kube.port import Object
 from bridge.ledger.port import CapacityRow
+from bridge.quota.model import FlavorName
 from bridge.slurm.model import SlurmNode
 from bridge.workloads import pods
 from bridge.workloads.flavors import FlavorSpec
@@ -34,6 +35,25 @@ def views(world: World, grants: tuple[Grant, ...]) -> tuple[NodeView, ...]:
         if flavor is not None:
             found.append(_view(name, node, flavor, pods_by_node.get(name), world, unmanaged[name], bound[name]))
     return tuple(found)
+
+
+def orphans(world: World, seen: tuple[NodeView, ...]) -> tuple[NodeView, ...]:
+    """Return Slurm records whose Kubernetes node and worker pod are both gone, as nodes that have nothing left."""
+    known = {view.record.name for view in seen if view.record is not None}
+    alive = {pod["metadata"]["name"] for pod in workers.every(world.kube)}
+    return tuple(
+        NodeView(
+            name=NodeName(name),
+            flavor=FlavorName(""),
+            nodeset=None,
+            allocatable=0,
+            ready=False,
+            cause="node is gone",
+            slurm_record=_record(record),
+        )
+        for name, record in sorted(world.slurm.nodes.items())
+        if name not in known and name not in alive
+    )
 
 
 def rows(world: World, grants: tuple[Grant, ...], seen: tuple[NodeView, ...]) -> tuple[CapacityRow, ...]:
@@ -104,9 +124,10 @@ def nodeset_of(name: NodeName, node: Object, flavor: FlavorSpec, world: World) -
 def _nodeset(nodeset: NodeSetView) -> model.NodeSetView:
     return model.NodeSetView(
         name=nodeset.name,
-        min=0 if nodeset.deleting else nodeset.min,
-        max=0 if nodeset.deleting else nodeset.max,
-        idle_after_s=0 if nodeset.deleting else nodeset.idle_after_s,
+        min=nodeset.min,
+        max=nodeset.max,
+        idle_after_s=nodeset.idle_after_s,
+        deleting=nodeset.deleting,
     )
 
 

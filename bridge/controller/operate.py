@@ -98,7 +98,7 @@ class Operator:
             self.ensure(self._resources(), world.settings, world.now_ms)
         except BridgeError as error:
             _LOG.error("operate.failed", error=str(error))
-        for kind, name, namespace, status in statuses.statuses(beat, self._resources()):
+        for kind, name, namespace, status in statuses.statuses(beat, self._resources(), self._images):
             self._tell(kind, name, namespace, status, world.now_ms)
 
     def _ensure_keys(self, cluster: SlurmCluster) -> keys.Keys:

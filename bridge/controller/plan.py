@@ -40,7 +40,9 @@ def plan(world: World) -> Plan:
     grants = settle.project(grants, admitted)
     # 4. Where capacity must go: workers made, drained and removed; drains kept in step both ways.
     views = nodes.views(world, grants)
-    moves = capacity.plan(views, grants, now_ms=world.now_ms) if _known(world) else ()
+    moves: tuple[Any, ...] = ()
+    if _known(world):
+        moves = capacity.plan((*views, *nodes.orphans(world, views)), grants, now_ms=world.now_ms)
     # 5. Granted work whose capacity is in place starts; the rest is told that it moves.
     started, moving = start.start(world, grants, views)
     waits = {**waits, **moving}

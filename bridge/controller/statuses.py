@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bridge.capacity.model import NodeView, PodPhase
+from bridge.cluster.images import Images
 from bridge.controller.cycle import Beat
 from bridge.controller.settings import Resources
 from bridge.controller.source import quota_rows
@@ -15,12 +16,12 @@ from bridge.workloads import jobstatus
 Told = tuple[Kind, str, str | None, Object]
 
 
-def statuses(beat: Beat, read: Resources) -> Iterator[Told]:
+def statuses(beat: Beat, read: Resources, images: Images) -> Iterator[Told]:
     """Yield (kind, name, namespace, status) of every resource that was read."""
     yield from _teams(beat, read)
     yield from _flavors(beat, read)
     yield from _nodesets(beat, read)
-    yield from _clusters(beat, read)
+    yield from _clusters(beat, read, images)
 
 
 def stamped(status: Object, before: Object | None, now_ms: int) -> Object:
@@ -99,7 +100,7 @@ def _ready(view: NodeView) -> bool:
     return running and view.record is not None and not view.record.drained and view.record.state != "DOWN"
 
 
-def _clusters(beat: Beat, read: Resources) -> Iterator[Told]:
+def _clusters(beat: Beat, read: Resources, images: Images) -> Iterator[Told]:
     slurm = beat.world.slurm
     for cluster in read.clusters:
         meta = cluster.metadata
@@ -110,5 +111,9 @@ def _clusters(beat: Beat, read: Resources) -> Iterator[Told]:
             port.SLURMCLUSTERS,
             meta.name,
             meta.namespace,
-            {"observedGeneration": meta.generation, "conditions": [told]},
+            {
+                "observedGeneration": meta.generation,
+                "versions": {"image": cluster.spec.slurmctld.image or images.slurm},
+                "conditions": [told],
+            },
         )

@@ -138,7 +138,7 @@ class Spec(Model):
         ),
     ] = Field(default_factory=dict)
     """Further parameters of slurm.conf, or other values for those in slurm-conf/. A change is applied
-    by `scontrol reconfigure`; what slurmctld refuses is not applied, the condition Configured tells it."""
+    by `scontrol reconfigure`; what slurmctld refuses is not applied: its log and /run/slurm/config-refused say why."""
 
     @model_validator(mode="after")
     def _not_owned(self) -> Self:
@@ -154,8 +154,6 @@ class Spec(Model):
 class Versions(Model):
     """What runs."""
 
-    slurm: str = ""
-    """Version that slurmctld answers with."""
     image: str = ""
     """Image of slurmctld."""
 
@@ -168,7 +166,7 @@ class Status(Model):
     versions: Versions = Versions()
     """What runs."""
     conditions: Conditions = ()
-    """Ready: slurmctld answers. Configured: it runs with the wanted configuration."""
+    """Ready: slurmctld answers."""
 
 
 class SlurmCluster(Model):
@@ -187,8 +185,6 @@ DEFINITION = Definition(
     status=Status,
     columns=(
         Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
-        Column("Configured", "string", ".status.conditions[?(@.type=='Configured')].status"),
-        Column("Slurm", "string", ".status.versions.slurm"),
         Column("Reason", "string", ".status.conditions[?(@.type=='Ready')].message", wide=True),
         Column("Age", "date", ".metadata.creationTimestamp"),
     ),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge import wellknown
-from bridge.capacity.model import CreateWorker, DeleteWorker, DrainWorker
+from bridge.capacity.model import CreateWorker, DeleteWorker, DrainWorker, ForgetNode
 from bridge.controller import acts
 from bridge.controller import plan as planner
 from bridge.controller.plan import Plan
@@ -291,3 +291,10 @@ def test_an_unchanged_world_asks_for_nothing() -> None:
     plan = planner.plan(world)
     assert plan.acts == ()
     assert [type(w) for w in plan.writes] == [acts.RecordCapacity]
+
+
+def test_a_record_whose_node_and_pod_are_gone_is_forgotten_unless_a_job_is_on_it() -> None:
+    gone = worlds.world(slurm_nodes=[worlds.slurm_node("g9", "DOWN")])
+    assert [a.slurm_node for a in of(planner.plan(gone), ForgetNode)] == ["h100-g9"]
+    busy = worlds.world(slurm_nodes=[worlds.slurm_node("g9", "MIXED")])
+    assert not of(planner.plan(busy), ForgetNode)

@@ -53,7 +53,7 @@ def test_a_selector_names_its_flavor_and_bounds_the_nodes() -> None:
     found = translate(pod(1, nodeSelector={PRODUCT: "A100"}))
     assert isinstance(found, Workload)
     assert found.flavor == "a100"
-    assert found.within_nodes == {"g3"}
+    assert found.within_nodes == frozenset({NodeName("g3")})
 
 
 def test_an_unknown_product_is_refused_with_the_known_flavors() -> None:
