@@ -4,13 +4,17 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from bridge.capacity.causes import gpu_mismatch, slurm_mismatch
+from bridge.capacity.demand import demands
 from bridge.capacity.model import NodeView, PodPhase
 from bridge.cluster.images import Images
 from bridge.controller.cycle import Beat
 from bridge.controller.settings import Resources
 from bridge.controller.source import quota_rows
+from bridge.crd.nodeset import NodeSet
 from bridge.kube import port
 from bridge.kube.port import Kind, Object
+from bridge.quota.model import FlavorName
 from bridge.workloads import jobstatus
 
 Told = tuple[Kind, str, str | None, Object]
@@ -69,7 +73,8 @@ def _flavors(beat: Beat, read: Resources) -> Iterator[Told]:
         gpus[view.flavor] += view.capacity or view.allocatable
     for flavor in read.flavors:
         name = flavor.metadata.name
-        yield port.FLAVORS, name, None, {"nodes": nodes[name], "gpus": gpus[name]}
+        told = _condition("Accepted", ok=True, reason="InUse", message="")
+        yield port.FLAVORS, name, None, {"nodes": nodes[name], "gpus": gpus[name], "conditions": [told]}
 
 
 def _nodesets(beat: Beat, read: Resources) -> Iterator[Told]:
@@ -87,8 +92,24 @@ def _nodesets(beat: Beat, read: Resources) -> Iterator[Told]:
                 "ready": sum(1 for view in live if _ready(view)),
                 "busy": sum(1 for view in live if view.record is not None and view.record.occupied),
                 "draining": sum(1 for view in live if _draining(view)),
+                "conditions": _nodeset_conditions(beat, nodeset, mine),
             },
         )
+
+
+def _nodeset_conditions(beat: Beat, nodeset: NodeSet, mine: list[NodeView]) -> list[Object]:
+    """Tell whether cluster and flavor exist, and where Kubernetes and Slurm count different GPUs (N11)."""
+    chosen, spec = beat.world.settings, nodeset.spec
+    missing = [] if FlavorName(spec.flavor) in chosen.flavors.names else [f"no Flavor {spec.flavor}"]
+    if spec.cluster != chosen.cluster:
+        missing.append(f"no served SlurmCluster {spec.cluster}")
+    demand = demands(mine, beat.plan.grants)
+    texts = ((view.name, gpu_mismatch(view, demand[view.name]) or slurm_mismatch(view)) for view in mine)
+    found = [f"{name}: {text}" for name, text in texts if text]
+    return [
+        _condition("Accepted", ok=not missing, reason="Incomplete" if missing else "InUse", message="; ".join(missing)),
+        _condition("GpusAgree", ok=not found, reason="Differ" if found else "Same", message="; ".join(found)),
+    ]
 
 
 def _draining(view: NodeView) -> bool:
