@@ -12,9 +12,8 @@ import shlex
 import socket
 import subprocess
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +30,7 @@ from bridge.kube.gateway import Fault, KubeGateway
 from bridge.kube.port import Kind, Object, PatchType
 from bridge.kube.transport import LostAnswerError, Transport, from_kubeconfig
 from deploy.sandbox.pki import Authority
+from tests.kubewait import wait
 from tests.slurmbox import image
 
 ALIAS: Final = "kubebox"
@@ -223,15 +223,6 @@ def kind_of(document: Object) -> Kind:
     """Return the Kind of a document that tests apply."""
     group, version, plural, namespaced = _APPLIED[document["kind"]]
     return Kind(group, version, plural, document["kind"], namespaced=namespaced)
-
-
-def wait(what: str, condition: Callable[[], Any], bound_s: float = 20, told: Callable[[], str] = str) -> Any:
-    """Return the first true value of `condition`; fail at the bound, with what is told."""
-    deadline_s = time.monotonic() + bound_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline_s, f"after {bound_s} s still not: {what}\n{told()}"
-        time.sleep(0.05)
-    return found
 
 
 def unique(prefix: str) -> str:

@@ -21,6 +21,7 @@ _LOG = structlog.get_logger()
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 10.0
 WATCH_S: Final = 55
+"""Short, because the end of a quiet watch is the only sign that the server is still there."""
 
 
 class Reflector:
@@ -102,6 +103,8 @@ class Reflector:
         return version
 
     def _back_off(self, why: str, *, failed: bool) -> None:
+        if self._stop.is_set():
+            return
         self._failures += 1
         if failed and self.store.failed(why):
             _LOG.warning("reflector.failed", kind=self.kind.plural, error=why)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import urllib3
 from kubernetes import client, config
@@ -112,7 +112,7 @@ def in_cluster(*, connections: int = 32) -> Transport:
         config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     except config.ConfigException as error:
         raise InvalidInputError(f"this is no pod with a service account ({error}); set KUBECONFIG instead") from error
-    return _transport(settings, connections)
+    return over(settings, connections=connections)
 
 
 def from_kubeconfig(path: str | Path | None = None, *, context: str | None = None, connections: int = 32) -> Transport:
@@ -125,7 +125,7 @@ def from_kubeconfig(path: str | Path | None = None, *, context: str | None = Non
         )
     except (config.ConfigException, OSError) as error:
         raise InvalidInputError(f"no usable kubeconfig ({error}); set KUBECONFIG to one") from error
-    return _transport(settings, connections)
+    return over(settings, connections=connections)
 
 
 def found(*, connections: int = 32) -> Transport:
@@ -136,7 +136,8 @@ def found(*, connections: int = 32) -> Transport:
         return from_kubeconfig(connections=connections)
 
 
-def _transport(settings: Any, connections: int) -> Transport:
+def over(settings: client.Configuration, *, connections: int) -> Transport:
+    """Use settings of the official client."""
     settings.connection_pool_maxsize = connections
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     options += [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in _KEEPALIVE if hasattr(socket, n)]

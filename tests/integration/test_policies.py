@@ -14,6 +14,7 @@ from bridge.kube.gateway import KubeGateway
 from bridge.kube.port import Object, PatchType
 from tests import kubebox
 from tests.kubebox import KubeBox, unique
+from tests.kubewait import wait
 
 ROOT = Path(__file__).resolve().parents[2]
 BRIDGE = wellknown.CONTROLLER_USERNAME
@@ -37,8 +38,8 @@ def box() -> Iterator[KubeBox]:
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm"}},
         )
         for name in ("vision", "slurm"):
-            kubebox.wait(f"{name} has a service account", partial(has_account, running, name), 60, running.log)
-        kubebox.wait("the policies act", lambda: acting(running))
+            wait(f"{name} has a service account", partial(has_account, running, name), 60, running.log)
+        wait("the policies act", lambda: acting(running))
         yield running
 
 
@@ -253,7 +254,7 @@ def test_pods_of_a_deployment_wait_too_and_its_controller_asked(box: KubeBox, al
     def pods() -> tuple[Object, ...]:
         return alice.list(port.PODS, namespace="vision", label_selector=f"app={name}").items
 
-    kubebox.wait("two pods exist", lambda: len(pods()) == 2, told=box.log)
+    wait("two pods exist", lambda: len(pods()) == 2, told=box.log)
     assert all(gates(p) == [wellknown.QUOTA_GATE] for p in pods())
     assert {annotations(p)[wellknown.SUBMITTED_BY] for p in pods()} == {
         "system:serviceaccount:kube-system:replicaset-controller"
@@ -272,7 +273,7 @@ def test_a_gpu_job_goes_to_slurm_as_its_user_and_the_job_controller_leaves_it(al
     def pods(name: str) -> tuple[Object, ...]:
         return alice.list(port.PODS, namespace="vision", label_selector=f"job-name={name}").items
 
-    kubebox.wait("the other Job, made later, has its pod", lambda: pods(other["metadata"]["name"]))
+    wait("the other Job, made later, has its pod", lambda: pods(other["metadata"]["name"]))
     assert pods(job["metadata"]["name"]) == ()
 
 
@@ -287,7 +288,7 @@ def test_a_job_that_opts_out_stays_with_kubernetes_and_its_pods_wait(alice: Kube
         selector = f"job-name={job['metadata']['name']}"
         return alice.list(port.PODS, namespace="vision", label_selector=selector).items
 
-    kubebox.wait("its pod exists", pods)
+    wait("its pod exists", pods)
     assert gates(pods()[0]) == [wellknown.QUOTA_GATE]
 
 
@@ -409,5 +410,5 @@ def test_the_type_checker_of_the_api_server_finds_nothing(box: KubeBox) -> None:
         found = box.gateway().list(policies).items
         return [p["status"] for p in found if (p.get("status") or {}).get("observedGeneration")]
 
-    kubebox.wait("all are checked", lambda: len(checked()) == 3, told=box.log)
+    wait("all are checked", lambda: len(checked()) == 3, told=box.log)
     assert [s["typeChecking"] for s in checked() if s.get("typeChecking")] == []
