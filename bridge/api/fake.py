@@ -11,7 +11,6 @@ from bridge.api.views import (
     NodeRow,
     QueueRow,
     QuotaRow,
-    State,
     StatusView,
 )
 from bridge.errors import NotFoundError, UnknownStateError
@@ -77,11 +76,10 @@ class FakeSource:
         return tuple(self.usage_rows) if from_ms < to_ms else ()
 
     def cancel(self, identity: Identity, workload: str) -> CancelView:
-        """Record who asked first; a workload that is over is confirmed at once."""
-        row = self._row(workload)
-        first = self.cancels.setdefault(workload, identity.name)
-        state = CancelState.CONFIRMED if row.state is State.ENDED else CancelState.RECORDED
-        return CancelView(workload=workload, intent=f"cancel/{workload}", state=state, text=f"asked by {first}")
+        """Record who asked first."""
+        first = self.cancels.setdefault(self._row(workload).id, identity.name)
+        intent = f"cancel/{workload}"
+        return CancelView(workload=workload, intent=intent, state=CancelState.RECORDED, text=f"asked by {first}")
 
     def _row(self, workload: str) -> QueueRow:
         for row in self.queue_rows:

@@ -12,6 +12,7 @@ from bridge.api.source import Source
 from bridge.api.views import (
     ACTIVE,
     CancelRequest,
+    CancelState,
     CancelView,
     EntryPage,
     EntryView,
@@ -104,6 +105,9 @@ def cancel(here: Here, identity: Caller, request: CancelRequest) -> CancelView:
     """Record the intent to end a workload; it is repeated until its system confirms the end."""
     row = _resolve(here.source, identity, request.ref)
     visibility.check_cancel(identity, row)
+    if row.state is State.ENDED:
+        text = "it has ended already; nothing was recorded"
+        return CancelView(workload=row.id, intent="", state=CancelState.CONFIRMED, text=text)
     return here.source.cancel(identity, row.id)
 
 
@@ -115,10 +119,11 @@ def ledger_entries(
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> EntryPage:
     """Read the journal after entry `after`, oldest first."""
-    found = tuple(
-        visibility.entry(identity, EntryView.of(e)) for e in here.source.entries(after_seq=after, limit=limit)
-    )
-    return EntryPage(items=found, next_after=found[-1].seq if found else after)
+    found = [EntryView.of(entry) for entry in here.source.entries(after_seq=after, limit=limit)]
+    teamless = not identity.admin and any(entry.workload is not None and entry.team is None for entry in found)
+    known = {row.id for row in visibility.own(identity, here.source.queue())} if teamless else set()
+    items = tuple(visibility.entry(identity, entry, known) for entry in found)
+    return EntryPage(items=items, next_after=items[-1].seq if items else after)
 
 
 @router.get("/ledger/verify")

@@ -4,7 +4,7 @@ Members see their teams' workloads in full, owners their own, and everybody the 
 see everything. A workload is cancelled by its owner or by an admin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bridge.api.identity import Identity, NotAllowedError
 from bridge.api.views import EntryView, QueueRow
@@ -32,9 +32,12 @@ def own(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
     return tuple(row for row in found if _sees_row(identity, row))
 
 
-def entry(identity: Identity, shown: EntryView) -> EntryView:
-    """Return a journal entry, without workload and detail when these are another team's."""
-    if shown.workload is None or sees(identity, shown.team):
+def entry(identity: Identity, shown: EntryView, known: Collection[str] = ()) -> EntryView:
+    """Return a journal entry, without workload and detail when these are another team's.
+
+    Intents and notes name no team: `known` are the ids of workloads that the caller sees in full.
+    """
+    if shown.workload is None or shown.workload in known or sees(identity, shown.team):
         return shown
     return shown.model_copy(update={"workload": None, "attempt": None, "detail": {}, "hidden": True})
 

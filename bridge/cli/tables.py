@@ -18,6 +18,12 @@ STATE_STYLE = {
     State.ENDED: "dim",
 }
 
+UNTOLD = frozenset({"id", "submitted_ms"})
+"""Details that repeat the row, or that `explain` tells better; JSON has them."""
+
+EVERY_WORKER_HAS = "+DYNAMIC_NORM"
+"""Slurm's flag of nodes that register themselves: true of every worker, so it tells nobody anything."""
+
 
 def cell(text: object, style: str = "") -> Text:
     """Make a cell of plain text: what users typed is neither markup nor control sequence."""
@@ -55,7 +61,8 @@ def nodes(rows: Sequence[NodeRow]) -> RenderableType:
 def _node(row: NodeRow) -> list[Text]:
     counts = [_count(value) for value in (row.total, row.worker, row.pods, row.unmanaged, row.idle)]
     out = _count(row.unavailable, "red")
-    state = cell(row.slurm_state or ("-" if row.ready else "NotReady"), "" if row.ready else "red")
+    slurm_state = row.slurm_state.replace(EVERY_WORKER_HAS, "")
+    state = cell(slurm_state or ("-" if row.ready else "NotReady"), "" if row.ready else "red")
     return [
         cell(row.node), cell(row.flavor), *counts, out, cell(_holders_of_node(row) or "-"),
         cell(row.slurm_node or "-"), state,
@@ -139,7 +146,8 @@ def entries(rows: Sequence[EntryView], *, now_ms: int) -> RenderableType:
 
 def _entry(row: EntryView, now_ms: int) -> list[Text]:
     change = f"{row.gpus:+} {row.flavor or ''}" if row.gpus else ""
-    detail = ", ".join(f"{key}={_plain(value)}" for key, value in row.detail.items())
+    told = {key: value for key, value in row.detail.items() if key not in UNTOLD and value not in ("", None, {}, [])}
+    detail = ", ".join(f"{key}={_plain(value)}" for key, value in told.items())
     attempt = f" #{row.attempt}" if row.attempt else ""
     workload = "(hidden)" if row.hidden else f"{row.workload or ''}{attempt}"
     return [

@@ -82,7 +82,7 @@ def _nodes() -> list[NodeRow]:
             node="g1", flavor="h100", total=8, worker=8, pods=0, unmanaged=0, idle=0, unavailable=0,
             holders=(Holder(team="vision", system=SLURM, gpus=6, workloads=2),
                      Holder(team="nlp", system=SLURM, gpus=2, workloads=1)),
-            slurm_node="h100-g1", slurm_state="MIXED",
+            slurm_node="h100-g1", slurm_state="MIXED+DYNAMIC_NORM",
         ),
         NodeRow(
             node="g2", flavor="h100", total=8, worker=0, pods=4, unmanaged=0, idle=4, unavailable=0,

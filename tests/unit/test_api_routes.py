@@ -181,6 +181,14 @@ def test_a_cancel_is_answered_as_recorded_and_again_as_the_same_intent(
     assert source.cancels == {sample.TRAIN: "alice"}
 
 
+def test_a_cancel_of_what_is_over_is_confirmed_and_records_nothing(
+    client: httpx.Client, source: fake.FakeSource
+) -> None:
+    reply = client.post("/v1/cancel", json={"ref": "99"}, headers=as_("alice"))
+    assert (reply.status_code, reply.json()["state"]) == (202, "confirmed")
+    assert source.cancels == {}
+
+
 def test_only_the_owner_or_an_admin_cancels(client: httpx.Client, source: fake.FakeSource) -> None:
     reply = client.post("/v1/cancel", json={"ref": "llm-server-7d9f8b6c5d-x2x9k"}, headers=as_("alice"))
     assert reply.status_code == 403
@@ -207,7 +215,10 @@ def test_the_journal_is_paged_and_hides_what_others_ran(client: httpx.Client) ->
     rest = client.get(f"/v1/ledger/entries?after={page['next_after']}", headers=as_("bob")).json()
     entries = page["items"] + rest["items"]
     assert [entry["seq"] for entry in entries] == [1, 2, 3, 4, 5, 6, 7]
-    assert [entry["seq"] for entry in entries if entry["hidden"]] == [2, 3, 6, 7]  # 7 names work and no team
+    assert [entry["seq"] for entry in entries if entry["hidden"]] == [2, 3, 6]
+    assert entries[6]["workload"] == sample.SWEEP  # a note names no team, but is about work of his own
+    alice = client.get("/v1/ledger/entries", headers=as_("alice")).json()["items"]
+    assert [entry["seq"] for entry in alice if entry["hidden"]] == [4, 5, 7]
     assert all(entry["workload"] is None and entry["detail"] == {} for entry in entries if entry["hidden"])
     assert entries[1]["gpus"] == 4
     end = client.get("/v1/ledger/entries?after=7", headers=as_("bob")).json()
