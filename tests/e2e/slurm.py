@@ -1,4 +1,4 @@
-"""Slurm as its users see it (the login pod) and as it is (scontrol beside slurmctld)."""
+"""Slurm as its users see it and as its administrator does, both in the login pod."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from tests.e2e.waiting import until
 _FIELD = re.compile(r"(?:^|\s)(\w+(?:[:/]\w+)*)=(\S*)")
 _ADMIN_COMMENT = re.compile(r"\sAdminComment=(.*?)\s+(?:SystemComment|Comment|StdErr|StdIn|StdOut|Power|TresPer\w+)=")
 _GPUS = re.compile(r"gres/gpu=(\d+)")
-_ON_NODE = re.compile(r"\sGRES=(\S+)")
+_JOB_GRES = re.compile(r"\sJOB_GRES=(\S+)")
 _ITEM = re.compile(r"gpu(?::[^:,()]+)?:(\d+)")
 
 
@@ -26,7 +26,7 @@ class Job:
     state: str
     reason: str
     nodes: str
-    gpus: int  # allocated: AllocTRES, else what `-d` lists of each node; 0 where Slurm shows none
+    gpus: int  # allocated: AllocTRES, else JOB_GRES of `-d`; 0 where Slurm shows none
     started_ms: int | None
     ended_ms: int | None
     restarts: int
@@ -59,7 +59,7 @@ def parse(line: str) -> Job:
         state=fields["JobState"],
         reason=fields["Reason"],
         nodes="" if fields.get("NodeList", "") == "(null)" else fields.get("NodeList", ""),
-        gpus=_gpus(fields.get("AllocTRES", "")) or _gpus_on_nodes(line),
+        gpus=_gpus(fields.get("AllocTRES", "")) or _job_gres(line),
         started_ms=_ms(fields.get("StartTime", "")),
         ended_ms=_ms(fields.get("EndTime", "")),
         restarts=int(fields["Restarts"]),
@@ -78,9 +78,9 @@ def _gpus(tres: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _gpus_on_nodes(line: str) -> int:
-    """Add up the devices per node: without an accounting database AllocTRES leaves GPUs out."""
-    return sum(int(count) for gres in _ON_NODE.findall(line) for count in _ITEM.findall(gres))
+def _job_gres(line: str) -> int:
+    """Read the devices of `-d`: without an accounting database AllocTRES leaves GPUs out."""
+    return sum(int(count) for gres in _JOB_GRES.findall(line) for count in _ITEM.findall(gres))
 
 
 def _ms(text: str) -> int | None:
@@ -105,8 +105,13 @@ def _login(user: str, command: str) -> list[str]:
 
 
 def root(*command: str, timeout_s: float = 60) -> str:
-    """Run a command beside slurmctld."""
-    return kube.kubectl("-n", "slurm", "exec", "slurmctld-0", "--", *command, timeout_s=timeout_s)
+    """Run a command in the login pod as Slurm's administrator."""
+    return kube.kubectl("-n", "slurm", "exec", "deploy/login", "--", *command, timeout_s=timeout_s)
+
+
+def beside_slurmctld(script: str) -> shell.Completed:
+    """Run a shell script in slurmctld's own container, which may end with it."""
+    return kube.attempt("-n", "slurm", "exec", "slurmctld-0", "--", "sh", "-c", script)
 
 
 def sbatch(user: str, options: str, script: str = "sleep 600") -> str:

@@ -105,13 +105,13 @@ def _untouched() -> Iterator[None]:
 
 
 def _signal(name: str) -> None:
-    slurm.root("sh", "-c", f"kill -{name} $(cat /run/slurm/slurmctld.pid)")
+    done = slurm.beside_slurmctld(f"kill -{name} $(cat /run/slurm/slurmctld.pid)")
+    assert done.code == 0, done.said
 
 
 def _lose_state() -> None:
     """Stop it first, so that it cannot write its state again when it goes."""
-    script = f"p=$(cat /run/slurm/slurmctld.pid); kill -STOP $p; rm -rf {STATE}/*; kill -KILL $p"
-    kube.attempt("-n", "slurm", "exec", "slurmctld-0", "--", "sh", "-c", script)  # it may end with its container
+    slurm.beside_slurmctld(f"p=$(cat /run/slurm/slurmctld.pid); kill -STOP $p; rm -rf {STATE}/*; kill -KILL $p")
 
 
 def _answers() -> bool:

@@ -19,11 +19,11 @@ _LOOP = f'while read -r line; do /usr/bin/scontrol -d -o show job; echo "{END}$?
 
 
 class SlurmSide:
-    """One shell beside slurmctld that is asked again and again: a process per look would disturb what it looks at."""
+    """One shell in the login pod that is asked again and again: a process per look would disturb what it looks at."""
 
     def __init__(self) -> None:
         shell.require()
-        command = ["kubectl", "-n", "slurm", "exec", "-i", "slurmctld-0", "--", "sh", "-c", _LOOP]
+        command = ["kubectl", "-n", "slurm", "exec", "-i", "deploy/login", "--", "sh", "-c", _LOOP]
         self._shell = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def jobs(self) -> list[slurm.Job]:
@@ -39,7 +39,7 @@ class SlurmSide:
                     raise shell.CommandError(f"scontrol show job ended with {line.strip().removeprefix(END)}")
                 return slurm.parse_all("".join(lines))
             lines.append(line)
-        raise shell.CommandError("the shell beside slurmctld has ended")
+        raise shell.CommandError("the shell in the login pod has ended")
 
     def close(self) -> None:
         """End the shell."""
