@@ -17,8 +17,6 @@ from bridge.kube.gateway import KubeGateway
 from bridge.slurm.adapter import PyslurmAdapter
 from bridge.slurm.port import Slurm
 
-"""As long as the process can live: the key that it is made with lies in the same folder, so shorter gains nothing."""
-
 
 def connect_slurm(conf_dir: Path) -> Slurm:
     """Connect to the cluster whose slurm.conf and slurm.key lie in this folder."""
@@ -45,6 +43,33 @@ def log_sites(site: str) -> None:
     sys.stderr.flush()
 
 
+def armed_by(file: Path) -> Fault:
+    """Return a hook that names every site, and kills this process at the one that the file says (as `crash_at`).
+
+    So a crash test arms a site in a process that runs already, and one start serves one crash.
+    """
+    text, crash = "", crash_at("")
+
+    def hook(reached: str) -> None:
+        nonlocal text, crash
+        log_sites(reached)
+        armed = file.read_text().strip()
+        if armed != text:
+            text, crash = armed, crash_at(armed)
+        crash(reached)
+
+    return hook
+
+
+def chosen_fault(word: str) -> Fault:
+    """Return the hook that SBRIDGE_FAULT asks for: "log", "SITE:N", or "file:PATH" with SITE:N in that file."""
+    if word == "log":
+        return log_sites
+    if word.startswith("file:"):
+        return armed_by(Path(word.removeprefix("file:")))
+    return crash_at(word) if word else faults.none
+
+
 def main() -> int:
     """Read the settings, run, and return the exit code."""
     try:
@@ -61,9 +86,7 @@ def main() -> int:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
-    fault: Fault = faults.none
-    if chosen.fault:
-        fault = log_sites if chosen.fault == "log" else crash_at(chosen.fault)
+    fault = chosen_fault(chosen.fault)
     gateway = KubeGateway(transport.found(), fault=fault)
     return Process(chosen, Outside(gateway, connect_slurm, fault)).run()
 

@@ -30,7 +30,7 @@ class Config(BaseModel):
     busy_poll_ms: Annotated[int, Field(ge=20, le=1000)] = 60  # and this often while granted work is on its way
     lease_s: Annotated[int, Field(ge=3, le=120)] = 15
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    fault: str = ""  # crash tests only: "log" names every write site, "SITE:N" kills the process at its N-th
+    fault: str = ""  # crash tests only: "log", "SITE:N" or "file:PATH" (see __main__)
 
 
 def load(environment: Mapping[str, str] | None = None) -> Config:
