@@ -2,6 +2,7 @@
 
 import uuid
 from collections import OrderedDict
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -59,10 +60,9 @@ class EventWriter:
         try:
             self._gateway.create(EVENTS, event, namespace=namespace)
         except BridgeError as error:
+            self._told.pop(key, None)
             _LOG.info("event.failed", about=f"{namespace}/{meta['name']}", reason=reason, error=str(error))
 
 
 def _stamp(now_ms: int) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

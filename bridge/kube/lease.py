@@ -1,7 +1,10 @@
-"""Leadership on a coordination.k8s.io Lease. The epoch is `leaseTransitions + 1`: it grows with each new holder.
+"""Leadership on a coordination.k8s.io Lease. The epoch is `leaseTransitions + 1`: it grows with each term.
 
-Source: the Lease API (spec.holderIdentity, renewTime, leaseDurationSeconds, leaseTransitions). A holder stops
-believing in itself at a deadline by its own monotonic clock, before anybody else may take the lease.
+Invariant: of two processes at most one believes that it leads. A holder stops believing at a deadline by its own clock,
+counted from before it sent its last good renewal; a taker waits for the whole duration from when it first saw that
+renewal. No two machines' clocks are compared.
+
+A holder of our own identity is a former process of this very pod: it is dead, so its lease is taken at once.
 """
 
 import threading
@@ -28,7 +31,10 @@ class Leadership:
 
 
 class Lease:
-    """Tries to get and keep one Lease. `current()` is the term while it is certainly ours, else None."""
+    """Tries to get and keep one Lease. `current()` is the term while it is certainly ours, else None.
+
+    `floor` is the highest epoch on record: a Lease that somebody deleted starts above it, not at 1 again.
+    """
 
     def __init__(
         self,
@@ -39,11 +45,13 @@ class Lease:
         *,
         duration_s: int = 15,
         lost: Callable[[], None] = lambda: None,
+        floor: Callable[[], int] = lambda: 0,
     ) -> None:
         self._gateway = gateway
         self._name, self._namespace, self._identity = name, namespace, identity
         self._duration_s = duration_s
         self._lost = lost
+        self._floor = floor
         self._stop = threading.Event()
         self._held = threading.Event()
         self._term: Leadership | None = None
@@ -109,7 +117,7 @@ class Lease:
             self._write(lease, {"renewTime": _now()})
             self._until = begun + self._duration_s * 2 / 3
         elif not holder or holder == self._identity or self._expired(spec):
-            transitions = int(spec.get("leaseTransitions") or 0) + 1
+            transitions = max(int(spec.get("leaseTransitions") or 0) + 1, self._floor())
             taken = {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": self._duration_s,
@@ -118,6 +126,8 @@ class Lease:
                 "leaseTransitions": transitions,
             }
             self._take(self._write(lease, taken), begun)
+        else:
+            self._until = 0.0  # somebody else holds it, whatever we believed
 
     def _expired(self, spec: Object) -> bool:
         """Judge another's lease by our own clock: unchanged for its whole duration since we first saw it so."""
@@ -138,7 +148,7 @@ class Lease:
             "leaseDurationSeconds": self._duration_s,
             "acquireTime": _now(),
             "renewTime": _now(),
-            "leaseTransitions": 0,
+            "leaseTransitions": self._floor(),
         }
         body = {
             "apiVersion": "coordination.k8s.io/v1",

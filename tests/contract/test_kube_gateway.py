@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from bridge.clock import SystemClock
 from bridge.errors import ConflictError, InvalidInputError, NotFoundError, RejectedError
 from bridge.kube import port, tokens
+from bridge.kube.events import EventWriter
 from bridge.kube.fake import FakeKube
 from bridge.kube.port import EventType, ExpiredError, Gateway, Kind, Object, PatchType, WatchEvent
 from tests import kubebox
@@ -327,6 +329,18 @@ def test_a_watch_of_a_forgotten_version_says_so(request: pytest.FixtureRequest, 
 
 def compacting(version: str) -> str:
     return f"ETCDCTL_API=3 etcdctl compact {version}"
+
+
+# --- events ----------------------------------------------------------------------------------------------------
+def test_events_are_accepted_about_things_in_namespaces_and_not(gateway: Gateway, ns: str) -> None:
+    pod = gateway.create(port.PODS, kubebox.pod("a"), namespace=ns)
+    node = gateway.create(port.NODES, {"metadata": {"name": unique("node")}})
+    writer = EventWriter(gateway, SystemClock())
+    for about in (pod, node):
+        writer.emit(about, "Seen", "it is there", warning=False)
+    for about, namespace in ((pod, ns), (node, "default")):
+        told = [e["involvedObject"]["uid"] for e in gateway.list(port.EVENTS, namespace=namespace).items]
+        assert about["metadata"]["uid"] in told
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------
