@@ -50,10 +50,10 @@ def healthz() -> PlainTextResponse:
 
 @_open.get("/readyz", include_in_schema=False)
 def readyz(here: routes.Here) -> PlainTextResponse:
-    """Answer 200 once a cycle has seen both systems."""
+    """Answer 200 once a cycle has seen Kubernetes: Slurm may be what this process still has to set up."""
     if here.source.ready():
         return PlainTextResponse("ok\n")
-    return PlainTextResponse("no cycle has seen both systems yet\n", status_code=503)
+    return PlainTextResponse("no cycle has seen Kubernetes yet\n", status_code=503)
 
 
 @_open.get("/metrics", include_in_schema=False)

@@ -26,7 +26,7 @@ class Config(BaseModel):
     slurm_image: str = ""  # default image of slurmctld, workers and mirrors
     login_image: str = ""  # default image of login pods (Slurm clients and sbridge)
     identity: str = ""  # name in the Lease; the pod's name
-    poll_ms: Annotated[int, Field(ge=20, le=1000)] = 250  # slurmctld is asked at least this often
+    poll_ms: Annotated[int, Field(ge=20, le=1000)] = 150  # slurmctld is asked at least this often
     busy_poll_ms: Annotated[int, Field(ge=20, le=1000)] = 60  # and this often while granted work is on its way
     lease_s: Annotated[int, Field(ge=3, le=120)] = 15
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -95,6 +95,8 @@ class Cycle:
         world = self._observer.look(self._poller.view(self._not_before, _FRESH_WAIT_S))
         # 2. Plan: pure.
         plan = planner.plan(world)
+        if plan.changes_intents:
+            self._observer.read_intents_again()
         # 3. Record, durably, before anything is sent.
         self._actor.write(plan.writes)
         # 4. Act.

@@ -12,7 +12,7 @@ from bridge.controller.poller import Reading
 from bridge.controller.world import KubeView, Memory, Settings, SlurmView, World
 from bridge.kube import port
 from bridge.kube.port import Object
-from bridge.ledger.port import Ledger
+from bridge.ledger.port import Intent, Ledger
 from bridge.slurm import states
 from bridge.slurm.model import Phase, SlurmNode
 from bridge.workloads import pods, slurmjobs
@@ -55,6 +55,8 @@ class Observer:
         self._clock = clock
         self._memory = _Remembered()
         self._settings_key: tuple[str, ...] = ()
+        self._known_intents: dict[str, Intent] | None = None
+        self._open_intents: set[str] = set()
         self._settings: Settings | None = None
         self._resources: settings.Resources | None = None
 
@@ -71,7 +73,7 @@ class Observer:
         now_ms = self._clock.now_ms()
         chosen = self.settings()
         grants = tuple(self._ledger.grants(holding=True))
-        intents = {intent.id: intent for intent in self._ledger.intents(open_only=False)}
+        intents = self._intents()
         kube = self._kube(chosen)
         slurm = SlurmView(
             cluster=chosen.cluster,
@@ -98,6 +100,18 @@ class Observer:
         remembered = Memory(dict(memory.idle_since_ms), dict(memory.failures))
         rows = {row.node: row for row in self._ledger.capacity_rows()}
         return World(now_ms, kube, slurm, chosen, grants, intents, rows, remembered)
+
+    def read_intents_again(self) -> None:
+        """Drop what is known of closed intents: this cycle opens or settles some, maybe both in one."""
+        self._known_intents = None
+
+    def _intents(self) -> Mapping[str, Intent]:
+        """Return every intent; the closed ones are read again only after a cycle or a caller changed some."""
+        still_open = {intent.id: intent for intent in self._ledger.intents(open_only=True)}
+        if self._known_intents is None or still_open.keys() != self._open_intents:
+            self._known_intents = {intent.id: intent for intent in self._ledger.intents(open_only=False)}
+            self._open_intents = set(still_open)
+        return self._known_intents
 
     def settings(self) -> Settings:
         """Parse the custom resources again when one of them changed."""

@@ -25,6 +25,12 @@ class Plan:
     capacity: tuple[Any, ...]  # one NodeView per GPU node
     moving: bool  # granted work is on its way: read Slurm faster
 
+    @property
+    def changes_intents(self) -> bool:
+        """Return whether carrying this out opens or settles an intent."""
+        kinds = (acts.Intend, acts.Settle, acts.SubmitJob)
+        return any(isinstance(step, kinds) for step in (*self.writes, *self.acts))
+
 
 def plan(world: World) -> Plan:
     """Decide everything that one cycle does."""

@@ -15,7 +15,7 @@ from bridge.workloads.slurmjobs import SlurmTask
 
 
 def rows(beat: Beat, ended: Iterable[Grant], now_ms: int) -> list[QueueRow]:
-    """Return waiting workloads in the order of their age, then those that hold, then ended ones, newest first."""
+    """Return waiting workloads by age, then those that hold, then ended ones (given newest first), one row each."""
     finder = _Finder(beat)
     waiting = [finder.waiting(w, beat.plan.waits.get(w.id), now_ms) for w in beat.plan.demand.waiting]
     active = {grant.workload for grant in beat.plan.grants}
@@ -25,8 +25,8 @@ def rows(beat: Beat, ended: Iterable[Grant], now_ms: int) -> list[QueueRow]:
     known = active | {WorkloadId(row.id) for row in (*waiting, *refused)}
     latest: dict[WorkloadId, Grant] = {}
     for grant in ended:
-        if grant.workload not in known and not grant.holds:
-            latest[grant.workload] = grant
+        if grant.workload not in known:
+            latest.setdefault(grant.workload, grant)
     over = [finder.granted(grant, None, now_ms) for grant in latest.values()]
     waiting.sort(key=lambda row: (row.submitted_ms, row.id))
     holding.sort(key=lambda row: (row.submitted_ms, row.id))

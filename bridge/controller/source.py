@@ -2,8 +2,9 @@
 
 import importlib.metadata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.api.identity import Identity
 from bridge.api.views import (
@@ -29,6 +30,9 @@ from bridge.ledger.port import Entry, Intent, Ledger, Usage
 from bridge.quota.model import FlavorName, TeamName
 from bridge.quota.tree import Balances
 from bridge.workloads.model import System, WorkloadId
+
+ENDED_SHOWN: Final = 1_000
+"""Ended attempts that the queue still lists; older ones are found by their workload id (`explain`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class BeatSource:
 
     def queue(self) -> Sequence[QueueRow]:
         """Every workload."""
-        return queue.rows(self.beat, self._ledger.grants(holding=False), self._clock.now_ms())
+        return queue.rows(self.beat, self._ledger.ended(limit=ENDED_SHOWN), self._clock.now_ms())
 
     def explain(self, workload: str) -> Explain:
         """Everything about one workload: its row, what binds it, who holds that, and what happened when."""
@@ -259,8 +263,18 @@ def moment(entry: Entry) -> Moment:
         "intent": "intent recorded",
         "settle": "intent settled",
     }
-    text = ", ".join(f"{key}={value}" for key, value in sorted(entry.detail.items()) if value not in ("", None))
-    return Moment(at_ms=entry.at_ms, what=told.get(entry.step, entry.step), text=text)
+    return Moment(at_ms=entry.at_ms, what=told.get(entry.step, entry.step), text=_text(entry))
+
+
+def _text(entry: Entry) -> str:
+    """Say where and how many, or why, or which intent came to what."""
+    detail = entry.detail
+    placement = detail.get("placement")
+    if isinstance(placement, Mapping) and placement:
+        where = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(placement.items()))
+        return f"{entry.flavor}: {where}"
+    told = [str(detail[key]) for key in ("note", "text", "id", "outcome") if detail.get(key)]
+    return ": ".join(told)
 
 
 def _version() -> str:

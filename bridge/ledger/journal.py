@@ -162,6 +162,11 @@ class SqlLedger:
         with self._store.read() as connection:
             return queries.grants(connection, holding=holding)
 
+    def ended(self, *, limit: int) -> Sequence[Grant]:
+        """Return at most `limit` grants that ended last, newest first."""
+        with self._store.read() as connection:
+            return queries.ended(connection, limit=limit)
+
     def intents(self, *, open_only: bool = True) -> Sequence[Intent]:
         """Return the intents not yet settled, or all."""
         with self._store.read() as connection:

@@ -140,6 +140,10 @@ class Ledger(Protocol):
         """Grants that hold now (or, holding=False, all of them)."""
         ...
 
+    def ended(self, *, limit: int) -> Sequence[Grant]:
+        """At most `limit` grants that ended last, newest first."""
+        ...
+
     def intents(self, *, open_only: bool = True) -> Sequence[Intent]:
         """Intents not yet settled (or all)."""
         ...

@@ -23,6 +23,14 @@ def grants(connection: Connection, *, holding: bool) -> Sequence[Grant]:
     return _load(connection, rows.GRANTS, query.where(column.state.in_(_HOLDING)) if holding else query)
 
 
+def ended(connection: Connection, *, limit: int) -> Sequence[Grant]:
+    """Return the grants that ended last, newest first."""
+    column = schema.grants.c
+    over = select(schema.grants).where(column.state.not_in(_HOLDING))
+    query = over.order_by(column.ended_ms.desc(), column.workload, column.attempt.desc()).limit(limit)
+    return _load(connection, rows.GRANTS, query)
+
+
 def intents(connection: Connection, *, open_only: bool) -> Sequence[Intent]:
     """Return intents, oldest first."""
     column = schema.intents.c
