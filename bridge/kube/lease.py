@@ -53,7 +53,7 @@ class Lease:
         self._lost = lost
         self._floor = floor
         self._stop = threading.Event()
-        self._held = threading.Event()
+        self._news = threading.Condition()
         self._term: Leadership | None = None
         self._until = 0.0
         self._seen: tuple[str, float] = ("", 0.0)  # renewTime of another holder, and when we first saw it
@@ -65,8 +65,11 @@ class Lease:
 
     def wait(self, timeout_s: float) -> Leadership | None:
         """Return the term once it is ours, None at the timeout."""
-        self._held.wait(timeout_s)
-        return self.current()
+        deadline_s = time.monotonic() + timeout_s
+        with self._news:
+            while (term := self.current()) is None and (left_s := deadline_s - time.monotonic()) > 0:
+                self._news.wait(left_s)
+        return term
 
     def current(self) -> Leadership | None:
         """Return the term while nobody else can have taken it."""
@@ -100,7 +103,6 @@ class Lease:
             if self._term is not None and time.monotonic() >= self._until:
                 _LOG.warning("lease.lost", epoch=self._term.epoch)
                 self._term = None
-                self._held.clear()
                 self._lost()
             self._stop.wait(self._duration_s / 5)
 
@@ -139,7 +141,8 @@ class Lease:
     def _take(self, lease: Object, begun: float) -> None:
         self._term = Leadership(self._identity, int(lease["spec"].get("leaseTransitions") or 0) + 1)
         self._until = begun + self._duration_s * 2 / 3
-        self._held.set()
+        with self._news:
+            self._news.notify_all()
         _LOG.info("lease.taken", holder=self._identity, epoch=self._term.epoch)
 
     def _create(self) -> Object:
