@@ -25,7 +25,7 @@ What to type next (`. .build/sandbox/env` first, in each new terminal):
   sbridge status                    nodes with their holders, teams, health
   sbridge queue --watch             who waits, runs and ends, and why
   sbridge explain JOB|pod/NS/NAME   what happened to one workload, and what it waits for
-  kubectl -n slurm exec -it deploy/login -- su - alice     then sbatch, srun, squeue, sbridge as alice
+  kubectl -n slurm exec -it deploy/login -- su alice       then cd; sbatch, srun, squeue, sbridge as alice
   kubectl --as=alice apply -f .build/sandbox/tour/train.yaml
   make replay                       60 jobs and 25 pods of public traces, checked by an independent witness
   make sandbox-down                 take all of it away

@@ -1,7 +1,7 @@
 """Rows of the two traces as work for the sandbox: what is submitted, when, by whom, and for how long it runs. Pure.
 
 Times are divided by one number per trace, so that the arrivals span `span_s`; what would then run shorter or longer
-than the bounds runs for the bound. A virtual cluster is a team: they are dealt out by their demand, largest first.
+than the bounds runs for the bound. A virtual cluster belongs to a team: they are dealt out so that both have much to do.
 Pods of the openb trace name no tenant: odd and even ones are dealt out. A pod that asked for a part of a GPU gets a
 whole one (amounts are whole devices); those of class BE go to the scarcer flavor.
 """
@@ -65,7 +65,7 @@ def jobs(rows: Sequence[Row], scale: Scale, prefix: str) -> list[Work]:
     rows = sorted((row for row in rows if int(row["num_gpus"]) <= LARGEST), key=lambda row: row["timestamp"])
     times = [datetime.fromisoformat(row["timestamp"]).timestamp() for row in rows]
     factor = max(1.0, (times[-1] - times[0]) / scale.span_s)
-    tenants = _tenants(rows)
+    tenants = _tenants(rows, scale, factor)
     return [
         Work(
             name=f"{prefix}-j{index:02}",
@@ -96,10 +96,14 @@ def pods(rows: Sequence[Row], scale: Scale, prefix: str) -> list[Work]:
     ]
 
 
-def _tenants(rows: Sequence[Row]) -> dict[str, Tenant]:
-    """Deal the virtual clusters out by their demand."""
+def _tenants(rows: Sequence[Row], scale: Scale, factor: float) -> dict[str, Tenant]:
+    """Deal the virtual clusters out by what they will hold here: the largest first, each to the team with least."""
     demand: Counter[str] = Counter()
     for row in rows:
-        demand[row["cluster"]] += int(float(row["duration"])) * int(row["num_gpus"])
-    ordered = sorted(demand, key=lambda cluster: (-demand[cluster], cluster))
-    return {cluster: TENANTS[rank % len(TENANTS)] for rank, cluster in enumerate(ordered)}
+        demand[row["cluster"]] += scale.run_s(float(row["duration"]), factor) * int(row["num_gpus"])
+    given = dict.fromkeys(TENANTS, 0)
+    tenants = {}
+    for cluster in sorted(demand, key=lambda cluster: (-demand[cluster], cluster)):
+        tenants[cluster] = min(TENANTS, key=lambda tenant: given[tenant])
+        given[tenants[cluster]] += demand[cluster]
+    return tenants
