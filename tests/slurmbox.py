@@ -27,6 +27,7 @@ SLURM_CONF: Final = ROOT / "slurm-conf"
 BIN: Final = "/opt/slurm-bridge/bin"
 CTL: Final = "slurmctld-0"
 ADDRESS: Final = "slurmctld"
+SERVICE: Final = "slurmctld.slurm.svc"  # the name that a SlurmCluster in namespace slurm would have
 
 USERS: Final = {"alice": 2001, "bob": 2002, "carol": 2003, "mallory": 2004}
 MEMBERS: Final = """\
@@ -223,7 +224,8 @@ class SlurmBox:
             cap_add=capabilities,
             security_opt=["no-new-privileges"],
         )
-        container.with_network(self._network).with_network_aliases(ADDRESS if name == "slurmctld" else name)
+        aliases = (ADDRESS, SERVICE) if name == "slurmctld" else (name,)
+        container.with_network(self._network).with_network_aliases(*aliases)
         container.with_volume_mapping(str(self.folder / "users"), "/var/lib/extrausers", "ro")
         container.with_volume_mapping(str(self.folder / "home"), "/home", "rw")
         if keys:

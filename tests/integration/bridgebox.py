@@ -1,0 +1,347 @@
+"""The real controller between a real slurmctld with slurmds and a real kube-apiserver, each in containers.
+
+The controller runs as its Deployment runs it (root without a capability, a read-only image), from a copy of this
+checkout's code. It can be killed at any of its writes: `arm` names the site in a file that the process looks at.
+"""
+
+import contextlib
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, Self
+
+import jwt
+import yaml
+
+from bridge import wellknown
+from bridge.clock import SystemClock
+from bridge.errors import RejectedError
+from bridge.kube import port
+from bridge.kube.port import Object
+from bridge.ledger.journal import SqlLedger, open_ledger
+from tests import kubebox
+from tests.integration.kubelet import Kubelet
+from tests.kubebox import KubeBox
+from tests.kubewait import wait
+from tests.slurmbox import ROOT, SlurmBox, image
+
+GPUS: Final = {"g1": 8, "g2": 8}
+WORKERS: Final = ("h100-g1", "h100-g2")
+NAMESPACE: Final = "slurm"
+CLUSTER: Final = "box"
+API_PORT: Final = 8080
+BOUND_S: Final = 90.0
+PAUSE_S: Final = 0.1  # most conditions ask a container, which costs as much
+_BASE: Final = ("namespace.yaml", "priorityclass.yaml", "rbac-controller.yaml")
+_SANDBOX: Final = ("namespaces.yaml", "flavors.yaml", "teams.yaml")
+
+
+class BridgeBox:
+    """One platform: two GPU nodes of 8, teams vision (alice) and nlp (bob), a controller that the test runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.slurm = SlurmBox(folder / "slurm", {})
+        self._stack = contextlib.ExitStack()
+        self._name = f"bridge-{folder.name}-{time.monotonic_ns()}"
+        self.kube: KubeBox
+        self.kubelet: Kubelet
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._stack.close)
+            self._stack.enter_context(self.slurm)
+            self.kube = self._stack.enter_context(KubeBox(network=self.slurm._network))
+            self._apply()
+            self.kubelet = Kubelet(self.kube.gateway(), self.slurm, GPUS)
+            self._stack.callback(self.kubelet.stop)
+            self.kubelet.start()
+            self._create_container()
+            self.start()
+            self.wait_calm()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # --- the controller ----------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Start the controller (again), with its ledger as it was left."""
+        docker("start", self._name)
+
+    def stop(self) -> None:
+        """Stop it as a deleted pod is: TERM."""
+        docker("stop", "--time", "20", self._name)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        docker("kill", self._name)
+
+    @property
+    def running(self) -> bool:
+        """Return whether its process lives."""
+        return self._inspect("{{.State.Running}}") == "true"
+
+    def ready(self) -> bool:
+        """Return whether a cycle of this process has seen both systems."""
+        address = self._inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+        try:
+            with urllib.request.urlopen(f"http://{address}:{API_PORT}/readyz", timeout=5) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:
+            return False
+
+    def arm(self, site: str) -> None:
+        """Have the controller kill itself at this site ("" for none)."""
+        (self.folder / "fault" / "armed").write_text(site)
+
+    def sites(self) -> list[str]:
+        """Return every write site it has ever named, in order."""
+        return re.findall(r"^fault-site (\S+)$", self.log(), re.MULTILINE)
+
+    def log(self, lines: str = "all") -> str:
+        """Return what the controller said."""
+        done = subprocess.run(
+            ["docker", "logs", "--tail", lines, self._name], capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def ledger(self) -> Iterator[SqlLedger]:
+        """Open its ledger beside it, to read."""
+        opened = open_ledger(f"sqlite:///{self.folder / 'ledger' / 'ledger.db'}", SystemClock())
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def call(self, method: str, path: str, user: str, body: Object | None = None) -> Any:
+        """Call its API with a Slurm token of a user."""
+        key = (self.slurm.folder / "keys" / "jwt_hs256.key").read_bytes()
+        token = jwt.encode({"sun": user, "exp": int(time.time()) + 600}, key, algorithm="HS256")
+        address = self._inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(
+            f"http://{address}:{API_PORT}{path}",
+            data=data,
+            method=method,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 -- as above
+            return json.loads(answer.read())
+
+    def _inspect(self, what: str) -> str:
+        return docker("inspect", "--format", what, self._name).strip()
+
+    # --- waiting -----------------------------------------------------------------------------------------------
+    def wait(self, what: str, condition: Callable[[], Any], bound_s: float = BOUND_S) -> Any:
+        """Wait for a condition; at the bound, say which one did not come true and what the controller said."""
+        deadline_s = time.monotonic() + bound_s
+        while not (found := condition()):
+            assert time.monotonic() < deadline_s, f"after {bound_s} s still not: {what}\n{self.told()}"
+            time.sleep(PAUSE_S)
+        return found
+
+    def told(self) -> str:
+        """Return what helps to understand a failure."""
+        said = [line for line in self.log("4000").splitlines() if not line.startswith("fault-site")]
+        nodes = self.slurm.run("slurmctld", "sinfo", "-N", "-h", "-o", "%N %T %E").stdout
+        return "\n".join([f"kubelet: {self.kubelet.trouble}", nodes, *said[-40:]])
+
+    def wait_calm(self) -> None:
+        """Wait until nothing holds a grant, each node has its worker, and every GPU is the workers'."""
+        self.wait("nothing holds, both workers are idle", self.calm)
+
+    def calm(self) -> bool:
+        """Return whether the platform is at rest."""
+        if self.slurm_nodes() != dict.fromkeys(WORKERS, ("idle", "none")):
+            return False
+        if {p["metadata"]["name"]: p["status"].get("phase") for p in self.workers()} != dict.fromkeys(
+            WORKERS, "Running"
+        ):
+            return False
+        try:
+            with self.ledger() as ledger:
+                rows = {row.node: row.worker for row in ledger.capacity_rows()}
+                return not ledger.grants(holding=True) and rows == GPUS
+        except sqlite3.OperationalError:
+            return False  # not made yet
+
+    # --- looking -----------------------------------------------------------------------------------------------
+    def slurm_nodes(self) -> dict[str, tuple[str, str]]:
+        """Return each Slurm node's state and reason, as sinfo says."""
+        told = self.slurm.run("slurmctld", "sinfo", "--noheader", "--Node", "--format", "%N|%T|%E").stdout
+        return {name: (state, reason) for name, state, reason in (line.split("|") for line in told.splitlines())}
+
+    def slurm_jobs(self) -> list[dict[str, str]]:
+        """Return the fields of every job record of slurmctld."""
+        told = self.slurm.run("slurmctld", "scontrol", "--oneliner", "show", "jobs").stdout
+        return [job_fields(line) for line in told.splitlines() if line.startswith("JobId=")]
+
+    def workers(self) -> Sequence[Object]:
+        """Return the worker pods."""
+        label = f"{wellknown.COMPONENT_LABEL}=worker"
+        return self.kube.gateway().list(port.PODS, label_selector=label).items
+
+    def runs(self, name: str) -> list[str]:
+        """Return the lines that a script of this name has appended: one for each time that it ran."""
+        file = self.slurm.folder / "home" / "alice" / f"{name}.runs"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def let_go(self, name: str) -> None:
+        """Let scripts of this name end, that wait to be told."""
+        (self.slurm.folder / "home" / "alice" / f"{name}.go").touch()
+
+    # --- bring-up ----------------------------------------------------------------------------------------------
+    def _apply(self) -> None:
+        kube = self.kube
+        for path in documents("crds"):
+            kube.apply_file(path)
+        for name in _BASE:
+            kube.apply_file(ROOT / "deploy" / "manifests" / "base" / name)
+        for name in _SANDBOX:
+            kube.apply_file(ROOT / "deploy" / "manifests" / "sandbox" / name)
+        kube.apply(_alice_edits())
+        self._apply_slurm()
+        for path in documents("deploy/policies"):
+            kube.apply_file(path)
+        for name, gpus in GPUS.items():
+            self._create_node(name, gpus)
+        wait("the policies act", self._policies_act, 60, kube.log)
+
+    def _apply_slurm(self) -> None:
+        """Apply the sandbox's cluster under our slurmctld's name, and its keys as they are."""
+        documents = yaml.safe_load_all((ROOT / "deploy" / "manifests" / "sandbox" / "slurm.yaml").read_text())
+        for document in documents:
+            if document["kind"] == "SlurmCluster":
+                document["metadata"]["name"] = CLUSTER
+            if document["kind"] == "NodeSet":
+                document["spec"]["cluster"] = CLUSTER
+                if document["spec"]["flavor"] != "h100":
+                    continue
+            self.kube.apply(document)
+        keys = {
+            name: b64encode((self.slurm.folder / "keys" / name).read_bytes()).decode()
+            for name in ("slurm.key", "jwt_hs256.key")
+        }
+        meta = {"name": "slurm-keys", "namespace": NAMESPACE}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": keys}
+        self.kube.gateway().create(port.SECRETS, secret, namespace=NAMESPACE)
+
+    def _create_node(self, name: str, gpus: int) -> None:
+        gateway = self.kube.gateway()
+        labels = {wellknown.GPU_PRODUCT_LABEL: "H100", wellknown.HOSTNAME_LABEL: name}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        gateway.create(port.NODES, node)
+        amounts = {"nvidia.com/gpu": str(gpus), "cpu": "16", "memory": "32Gi", "pods": "110"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
+        gateway.patch(port.NODES, name, {"status": status}, subresource="status")
+        gateway.patch(port.NODES, name, {"spec": {"taints": None}})  # the API server adds "not ready" to new nodes
+
+    def _policies_act(self) -> bool:
+        """Return whether pods are gated and Jobs routed by now (it takes about two seconds)."""
+        alice, admin = self.kube.gateway("alice"), self.kube.gateway()
+        try:
+            pod = alice.create(port.PODS, kubebox.pod("probe", gpus=1), namespace="vision")
+        except RejectedError:
+            return False  # the policy that guards acts before the one that gates
+        admin.delete(port.PODS, "probe", namespace="vision", grace_s=0)
+        try:
+            job = alice.create(port.JOBS, batch_job(f"probe-{time.monotonic_ns()}", 1, "true"), namespace="vision")
+        except RejectedError:
+            return False
+        name = job["metadata"]["name"]
+        admin.delete(port.JOBS, name, namespace="vision")
+        if "finalizers" in job["metadata"]:
+            admin.patch(port.JOBS, name, {"metadata": {"finalizers": None}}, namespace="vision")
+        return "schedulingGates" in pod["spec"] and job["spec"].get("managedBy") == wellknown.JOB_MANAGED_BY
+
+    def _create_container(self) -> None:
+        source = self.folder / "source"
+        for name in ("bridge", "slurm-conf"):  # a copy: the checkout may change while tests run
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, source / name, ignore=ignored)
+        for name in ("ledger", "fault", "kubeconfig"):
+            (self.folder / name).mkdir()
+        self.arm("")
+        config = self.folder / "kubeconfig" / "config"
+        config.write_bytes(self.kube.kubeconfig(wellknown.CONTROLLER_USERNAME, inside=True))
+        environment = {
+            "PYTHONPATH": "/src",
+            "KUBECONFIG": "/kube/config",
+            "SBRIDGE_FAULT": "file:/fault/armed",
+            "SBRIDGE_IDENTITY": "bridge-0",
+            "SBRIDGE_SLURM_IMAGE": "none/slurm",
+            "SBRIDGE_LOGIN_IMAGE": "none/login",
+            "SBRIDGE_API_PORT": str(API_PORT),
+        }
+        mounts = {"ledger": "/var/lib/slurm-bridge", "fault": "/fault:ro", "kubeconfig": "/kube:ro", "source": "/src"}
+        line = ["create", "--name", self._name, "--network", self.slurm.network, "--read-only", "--cap-drop", "ALL"]
+        line += ["--security-opt", "no-new-privileges", "--workdir", "/src"]
+        for place in ("/run", "/tmp", "/var/lib/extrausers"):
+            line += ["--tmpfs", place]
+        for name, place in mounts.items():
+            line += ["--volume", f"{self.folder / name}:{place}"]
+        for name, value in environment.items():
+            line += ["--env", f"{name}={value}"]
+        line += ["--entrypoint", "/usr/bin/tini"]
+        docker(*line, image("bridge"), "--", "python3", "-m", "bridge.controller")
+        self._stack.callback(docker, "rm", "--force", "--volumes", self._name)
+
+
+def _alice_edits() -> Object:
+    """Bind alice to what `edit` gathers; the gathering itself is the controller-manager's, which does not run here."""
+    rbac = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "members", "namespace": "vision"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:aggregate-to-edit"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "alice"}],
+    }
+
+
+def batch_job(name: str, gpus: int, script: str, **spec: Any) -> Object:
+    """Return a kubectl GPU Job that runs a shell script; `spec` goes beside its template."""
+    container = {
+        "name": "main",
+        "image": "slurmbridge.dev/worker",
+        "command": ["/bin/sh", "-c", script],
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"backoffLimit": 0, **spec, "template": template},
+    }
+
+
+def documents(folder: str) -> list[Path]:
+    """Return the YAML files of a folder that the API server takes."""
+    return sorted(path for path in (ROOT / folder).glob("*.yaml") if path.name != "kustomization.yaml")
+
+
+def docker(*arguments: str) -> str:
+    """Run docker; it must succeed."""
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, f"docker {arguments[0]}: {done.stderr}"
+    return done.stdout
+
+
+def job_fields(line: str) -> dict[str, str]:
+    """Split one line of `scontrol --oneliner show jobs`; AdminComment may have spaces in it."""
+    comment = re.search(r"AdminComment=(.*?)(?= [A-Z]\w+=|$)", line)
+    fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return {**fields, "AdminComment": comment.group(1) if comment else ""}
