@@ -41,6 +41,12 @@ return {
 }
 """
 
+_RESET: Final = """
+ids=$(squeue --noheader --format %A | sort -u)
+[ -z "$ids" ] || scancel $ids
+for node in $(sinfo --noheader --Node --states=drain --format %N); do scontrol update nodename=$node state=undrain; done
+"""
+
 
 class SlurmBox:
     """One cluster. `workers` maps a worker's name to (GPU type, GPUs)."""
@@ -125,12 +131,7 @@ class SlurmBox:
 
     def reset(self) -> None:
         """Cancel every job and lift every drain, so that the next test finds an idle cluster."""
-        self.run("slurmctld", "scancel", *(f"--user={user}" for user in USERS), "--user=root")
-        for user in (*USERS, "root"):
-            self.run("slurmctld", "scancel", "--user", str(USERS.get(user, 0)), "--signal=KILL", "--full")
-            self.run("slurmctld", "scancel", "--user", str(USERS.get(user, 0)))
-        for name in self._workers:
-            self.run("slurmctld", "scontrol", "update", f"nodename={name}", "state=undrain")
+        self.ctl("sh", "-c", _RESET)
         self.wait("all workers are idle", lambda: self._idle() == len(self._workers), 60)
 
     # --- parts -------------------------------------------------------------------------------------------------

@@ -83,6 +83,10 @@ class PyslurmAdapter:
         """Put a running job back, held."""
         self._write("requeue", job)
 
+    def retry(self, job: JobRef) -> None:
+        """Put a failed job back, held."""
+        self._write("retry", job)
+
     def cancel(self, job: JobRef) -> None:
         """Cancel."""
         self._write("cancel", job)

@@ -17,7 +17,7 @@ _NOT_FOUND: Final = frozenset({_INVALID_JOB_ID, _INVALID_NODE_NAME})
 # The request never left: nobody listened.
 _ECONNREFUSED, _EHOSTUNREACH, _CONNECTION_ERROR, _CONTROLLER_CONNECTION_ERROR = 111, 113, 1001, 1800
 _NOT_SENT: Final = frozenset({_ECONNREFUSED, _EHOSTUNREACH, _CONNECTION_ERROR, _CONTROLLER_CONNECTION_ERROR})
-_ALREADY_DONE: Final = frozenset({2021, 4002})  # of slurmctld, of slurmd
+_ALREADY_DONE: Final = frozenset({2021, 2084, 4002})  # of slurmctld (done, finished), of slurmd
 
 
 def reading(call: Callable[[], T]) -> T:

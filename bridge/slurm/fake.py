@@ -107,6 +107,19 @@ class FakeSlurm:
 
         self._write("requeue", act)
 
+    def retry(self, job: JobRef) -> None:
+        """Put a failed job back, held."""
+
+        def act() -> None:
+            record = self._mine(job)
+            if record.state is JobState.COMPLETED:
+                raise RejectedError(f"job {record.job_id} has completed and is not done again")
+            if states.phase(record.state, record.flags) is Phase.ENDED:
+                self._requeue(record)
+                self._put(record.job_id, flags=frozenset(), nodes=(), allocated=Tres())
+
+        self._write("retry", act)
+
     def cancel(self, job: JobRef) -> None:
         """End: a pending job at once, a running one after COMPLETING (until `free`)."""
 

@@ -56,6 +56,13 @@ class Slurm(Protocol):
         """Requeue a running job; it lands held."""
         ...
 
+    def retry(self, job: JobRef) -> None:
+        """Put a job that ended badly back into the queue, held, as its next attempt; one that waits or runs stays.
+
+        RejectedError for one that completed: finished work is not done again.
+        """
+        ...
+
     def cancel(self, job: JobRef) -> None:
         """Cancel: pending without a signal, running with TERM then KILL. Already ended is fine."""
         ...

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bridge import wellknown
 from bridge.errors import BridgeError, NotFoundError, OutcomeUnknownError, RejectedError, UnknownStateError
 from bridge.slurm import comment, failures, parse, states, submission
-from bridge.slurm.model import JobSpec, Phase, SlurmJob, SlurmNode
+from bridge.slurm.model import JobSpec, JobState, Phase, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
 
 _SIGKILL: Final = 9
@@ -66,7 +66,7 @@ class Session:
         """Hold as root."""
         job = self._mine(ref)
         if states.phase(job.state, job.flags) is not Phase.ENDED:
-            self._change(ref, priority=0)
+            failures.ending(lambda: self._slurm.Job.change(_where(ref), priority=0))
 
     def requeue(self, ref: JobRef) -> None:
         """Put a running job back, held. What waits already is held; what ended is not brought to life again."""
@@ -76,6 +76,14 @@ class Session:
             raise RejectedError(f"job {job.job_id} has ended and is not requeued")
         self._change(ref, priority=0, requeue=None if job.requeueable else 1)
         if phase is not Phase.WAITING:
+            failures.writing(lambda: self._slurm.Job(ref.job_id).requeue(hold=True))
+
+    def retry(self, ref: JobRef) -> None:
+        """Bring a failed job back, held; slurmctld counts it as a restart of the same job."""
+        job = self._mine(ref)
+        if job.state is JobState.COMPLETED:
+            raise RejectedError(f"job {job.job_id} has completed and is not done again")
+        if states.phase(job.state, job.flags) is Phase.ENDED:
             failures.writing(lambda: self._slurm.Job(ref.job_id).requeue(hold=True))
 
     def cancel(self, ref: JobRef) -> None:
@@ -129,8 +137,7 @@ class Session:
         return job
 
     def _change(self, ref: JobRef, **changes: Any) -> None:
-        address: int | str = ref.job_id if ref.task is None else _address(ref)
-        failures.writing(lambda: self._slurm.Job.change(address, **changes))
+        failures.writing(lambda: self._slurm.Job.change(_where(ref), **changes))
 
     def _node(self, name: str) -> SlurmNode:
         """Return one of all: asked for one alone, pyslurm tells "there is none" from "no answer" in words only."""
@@ -145,6 +152,11 @@ class Session:
 
 def _address(ref: JobRef) -> str:
     return str(ref.job_id) if ref.task is None else f"{ref.job_id}_{ref.task}"
+
+
+def _where(ref: JobRef) -> int | str:
+    """Return what a change is addressed to: the record, or one task of it."""
+    return ref.job_id if ref.task is None else _address(ref)
 
 
 def _foreign(node: SlurmNode) -> bool:

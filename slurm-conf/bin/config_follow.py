@@ -31,12 +31,14 @@ GRES_LOCAL = "gres-local.conf"  # what gres.conf includes; empty on slurmctld
 
 SCRATCH_PORT = 6917
 SCRATCH_BOUND_S = 30
+SETTLED_S = 1.0
 RECONFIGURE_BOUND_S = 60
 LOOK_S = 0.5
 
 # Parameters that would let a scratch slurmctld act on the world, or that tie it to the real one's place.
 REPLACED = (
-    "SlurmctldHost", "SlurmctldPort", "SlurmctldAddr", "SlurmctldPidFile", "SlurmctldLogFile", "StateSaveLocation",
+    "AuthInfo", "SlurmctldHost", "SlurmctldPort", "SlurmctldAddr", "SlurmctldPidFile", "SlurmctldLogFile",
+    "StateSaveLocation",
     "ResumeProgram", "SuspendProgram", "ResumeFailProgram", "PrologSlurmctld", "EpilogSlurmctld", "MailProg",
     "RebootProgram", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg",
 )  # fmt: skip
@@ -96,6 +98,8 @@ def scratch_conf(text: str) -> str:
         f"SlurmctldPort={SCRATCH_PORT}",
         f"SlurmctldPidFile={SCRATCH}/slurmctld.pid",
         f"StateSaveLocation={SCRATCH}/state",
+        # Every slurmctld offers its host's clients the same socket: this one would take the real one's place.
+        "AuthInfo=disable_sack",
     ]
     return "\n".join([*kept, *own, ""])
 
@@ -115,19 +119,15 @@ def refusal(files: Files) -> "str | None":
     put("slurm.conf", scratch_conf(files.get("slurm.conf", b"").decode()).encode(), SCRATCH)
     put("slurm.key", os.urandom(1024), SCRATCH)
     os.chmod(f"{SCRATCH}/slurm.key", 0o600)  # noqa: PTH101
-    # Each slurmctld offers its host's clients a socket; this one's must not take the place of the real one's.
-    environment = {
-        **os.environ,
-        "SLURM_CONF": f"{SCRATCH}/slurm.conf",
-        "RUNTIME_DIRECTORY": SCRATCH,
-        "SLURM_SACK_SOCKET": f"{SCRATCH}/sack.socket",
-    }
     with open(f"{SCRATCH}/log", "wb") as log:  # noqa: PTH123
         daemon = subprocess.Popen(
-            ["/usr/sbin/slurmctld", "-D", "-f", f"{SCRATCH}/slurm.conf"], stdout=log, stderr=log, env=environment
+            ["/usr/sbin/slurmctld", "-D", "-f", f"{SCRATCH}/slurm.conf"],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "SLURM_CONF": f"{SCRATCH}/slurm.conf"},
         )
     try:
-        return _outcome(daemon, environment)
+        return _outcome(daemon)
     finally:
         daemon.kill()
         daemon.wait()
@@ -139,21 +139,28 @@ def _vanished(directory: str, names: "list[str]") -> "list[str]":
     return [name for name in names if name.endswith(".new") or not os.path.exists(f"{directory}/{name}")]  # noqa: PTH110
 
 
-def _outcome(daemon: "subprocess.Popen[bytes]", environment: "dict[str, str]") -> "str | None":
+def _outcome(daemon: "subprocess.Popen[bytes]") -> "str | None":
+    """Wait until it says that it is the primary, and does not end within a second after that."""
     deadline = time.monotonic() + SCRATCH_BOUND_S
+    up_since = None
     while time.monotonic() < deadline:
         if daemon.poll() is not None:
             return _last_words(f"slurmctld ended with code {daemon.returncode}")
-        ping = subprocess.run(["scontrol", "ping"], env=environment, capture_output=True, check=False, timeout=30)
-        if b"is UP" in ping.stdout:
+        if up_since is None and any("Running as primary controller" in line for line in _log()):
+            up_since = time.monotonic()
+        if up_since is not None and time.monotonic() - up_since > SETTLED_S:
             return None
-        time.sleep(LOOK_S)
+        time.sleep(LOOK_S / 5)
     return _last_words(f"slurmctld did not come up within {SCRATCH_BOUND_S} s")
 
 
-def _last_words(otherwise: str) -> str:
+def _log() -> "list[str]":
     with open(f"{SCRATCH}/log", errors="replace") as log:  # noqa: PTH123
-        lines = [line.strip() for line in log]
+        return [line.strip() for line in log]
+
+
+def _last_words(otherwise: str) -> str:
+    lines = _log()
     told = [line for line in lines if "fatal:" in line] or [line for line in lines if "error:" in line][-3:]
     return " / ".join(told) or otherwise
 
