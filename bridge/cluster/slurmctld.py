@@ -25,6 +25,8 @@ def stateful_set(cluster: SlurmCluster, images: Images) -> Object:
         "metadata": {"name": names.SLURMCTLD, "namespace": meta.namespace, "labels": labels},
         "spec": {
             "replicas": 1,
+            # With the default, a pod that is not ready is never replaced, not even by the revision that mends it.
+            "podManagementPolicy": "Parallel",
             "serviceName": names.SLURMCTLD,
             "selector": {"matchLabels": names.selector("slurmctld", meta.name)},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},

@@ -132,6 +132,14 @@ class RequeueJob:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryJob:
+    """Bring a job that failed back into the queue, held, as its next attempt."""
+
+    ref: JobRef
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelJob:
     """Cancel; repeated each cycle until the end is seen."""
 
@@ -225,4 +233,4 @@ class DropFinalizer:
 
 
 KubeAct = UngatePod | DeletePod | TellPod | TellJob | Announce | CreateMirror | EndMirror | DeleteObject | DropFinalizer
-SlurmAct = SubmitJob | ReleaseJob | HoldJob | RequeueJob | CancelJob | AnnotateJob
+SlurmAct = SubmitJob | ReleaseJob | HoldJob | RequeueJob | RetryJob | CancelJob | AnnotateJob

@@ -60,6 +60,10 @@ class DeferredSlurm:
         """Pass on."""
         self._slurm().requeue(job)
 
+    def retry(self, job: JobRef) -> None:
+        """Pass on."""
+        self._slurm().retry(job)
+
     def cancel(self, job: JobRef) -> None:
         """Pass on."""
         self._slurm().cancel(job)

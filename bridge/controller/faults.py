@@ -8,7 +8,7 @@ from bridge.slurm.port import JobRef, Slurm
 
 Fault = Callable[[str], None]
 
-WRITES: Final = ("submit", "release", "hold", "requeue", "cancel", "annotate", "drain", "undrain", "forget")
+WRITES: Final = ("submit", "release", "hold", "requeue", "retry", "cancel", "annotate", "drain", "undrain", "forget")
 
 
 def none(_site: str) -> None:
@@ -56,6 +56,10 @@ class WatchedSlurm:
     def requeue(self, job: JobRef) -> None:
         """Name, pass on, name."""
         self._named("requeue", lambda: self._inner.requeue(job))
+
+    def retry(self, job: JobRef) -> None:
+        """Name, pass on, name."""
+        self._named("retry", lambda: self._inner.retry(job))
 
     def cancel(self, job: JobRef) -> None:
         """Name, pass on, name."""

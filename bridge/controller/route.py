@@ -194,7 +194,7 @@ def _follow(job: Object, task: SlurmTask, mirror: Object | None, world: World, r
     if late and phase in (Phase.WAITING, Phase.RUNNING):
         routed.slurm.append(acts.CancelJob(task.ref, "its Job's activeDeadlineSeconds passed"))
     if _retries(job, task, phase):
-        routed.slurm.append(acts.RequeueJob(task.ref, "backoffLimit allows another attempt"))
+        routed.slurm.append(acts.RetryJob(task.ref, "backoffLimit allows another attempt"))
     told = told_of(job, task, phase, late=bool(late))
     if told is None:
         return

@@ -10,7 +10,7 @@ from bridge.ledger.port import Ledger
 from bridge.slurm.port import Slurm
 
 KINDS: Final = (
-    acts.SubmitJob, acts.ReleaseJob, acts.HoldJob, acts.RequeueJob, acts.CancelJob, acts.AnnotateJob,
+    acts.SubmitJob, acts.ReleaseJob, acts.HoldJob, acts.RequeueJob, acts.RetryJob, acts.CancelJob, acts.AnnotateJob,
     DrainWorker, UndrainWorker, ForgetNode,
 )  # fmt: skip
 
@@ -23,7 +23,7 @@ class SlurmHands:
         self._ledger = ledger
         self._clock = clock
 
-    def do(self, act: Any) -> bool:
+    def do(self, act: Any) -> bool:  # noqa: C901 -- one line per kind of act
         """Carry out one act; True: Slurm was written to."""
         match act:
             case acts.SubmitJob():
@@ -34,6 +34,8 @@ class SlurmHands:
                 self._slurm.hold(act.ref)
             case acts.RequeueJob():
                 self._slurm.requeue(act.ref)
+            case acts.RetryJob():
+                self._slurm.retry(act.ref)
             case acts.CancelJob():
                 self._slurm.cancel(act.ref)
             case acts.AnnotateJob():

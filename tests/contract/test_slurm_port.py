@@ -185,6 +185,17 @@ def test_what_ended_is_neither_released_nor_requeued(world: World) -> None:
     assert phase(world, ref.job_id) is Phase.ENDED
 
 
+def test_a_failed_job_is_retried_held_as_the_same_job_and_a_completed_one_is_not(world: World) -> None:
+    ref = submit(world, exits=3)
+    world.slurm.release(ref, ["w1"])
+    assert reaches(world, ref.job_id, Phase.ENDED).state is JobState.FAILED
+    world.slurm.retry(ref)
+    seen = reaches(world, ref.job_id, Phase.WAITING)
+    assert (seen.held, seen.restart_count, seen.key) == (True, 1, ref.key)
+    world.slurm.retry(ref)
+    assert job(world, ref.job_id).restart_count == 1
+
+
 def test_cancel_ends_a_waiting_job_that_never_ran(world: World) -> None:
     """J2."""
     ref = submit(world)

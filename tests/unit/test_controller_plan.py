@@ -271,7 +271,7 @@ def test_a_stranger_is_told_who_may_let_him_in() -> None:
 def test_a_failed_attempt_is_tried_again_as_backoff_limit_says() -> None:
     failed = worlds.job("job-u1", JobState.FAILED, held=True, end_ms=worlds.NOW_MS, exit_code=3)
     again = planner.plan(worlds.world(jobs=[batch_job(backoffLimit=1)], slurm_jobs=[failed]))
-    assert len(of(again, acts.RequeueJob)) == 1
+    assert len(of(again, acts.RetryJob)) == 1
     assert not of(again, acts.TellJob)
     last = planner.plan(worlds.world(jobs=[batch_job(backoffLimit=0)], slurm_jobs=[failed]))
     (told,) = of(last, acts.TellJob)
