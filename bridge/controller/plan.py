@@ -7,7 +7,7 @@ from typing import Any
 from bridge.admission import plan as admission
 from bridge.capacity import plan as capacity
 from bridge.capacity import supply as capacity_supply
-from bridge.controller import acts, cancel, demand, nodes, route, settle, start, tell
+from bridge.controller import acts, cancel, demand, nodes, route, settle, start, stranded, tell
 from bridge.controller.world import World
 from bridge.workloads.model import Grant, GrantState, WorkloadId
 from bridge.workloads.reasons import Reason, Waiting
@@ -36,6 +36,8 @@ def plan(world: World) -> Plan:
     """Decide everything that one cycle does."""
     # 1. What ended, started or was lost since the last look.
     settled, holds = settle.settle(world)
+    grants = settle.project(world.grants, settled)
+    settled += stranded.stranded(world, grants, nodes.views(world, grants))
     grants = settle.project(world.grants, settled)
     # 2. Batch Jobs: their Slurm jobs and their status.
     routed = route.route(world)

@@ -298,3 +298,24 @@ def test_a_record_whose_node_and_pod_are_gone_is_forgotten_unless_a_job_is_on_it
     assert [a.slurm_node for a in of(planner.plan(gone), ForgetNode)] == ["h100-g9"]
     busy = worlds.world(slurm_nodes=[worlds.slurm_node("g9", "MIXED")])
     assert not of(planner.plan(busy), ForgetNode)
+
+
+def test_a_grant_whose_node_goes_before_the_start_is_placed_again_elsewhere() -> None:
+    world = worlds.world(
+        nodes=[worlds.node("g1", cordoned=True), worlds.node("g2")],
+        slurm_jobs=[worlds.job()],
+        pods=[worlds.pod()],
+        grants=[worlds.grant(J1), worlds.grant(P1, gpus=2, placement={"g1": 2})],
+    )
+    plan = planner.plan(world)
+    assert sorted(w.workload for w in of(plan, acts.Void)) == [P1, J1]
+    assert {node for w in of(plan, acts.Reserve) for node in w.placement} == {"g2"}
+
+
+def test_a_job_that_was_released_already_keeps_its_grant_when_its_node_is_cordoned() -> None:
+    world = worlds.world(
+        nodes=[worlds.node("g1", cordoned=True)],
+        slurm_jobs=[worlds.job(held=False, priority=1)],
+        grants=[worlds.grant(J1)],
+    )
+    assert not of(planner.plan(world), acts.Void)
