@@ -135,9 +135,10 @@ class SlurmBox:
         self.wait("all workers are idle", lambda: self._idle() == len(self._workers), 60)
 
     # --- parts -------------------------------------------------------------------------------------------------
-    def start_worker(self, name: str, kind: str, gpus: int) -> None:
-        """Start a worker that was handed `gpus` devices."""
-        devices = " && ".join(["true", *(f"mknod -m 666 /dev/nvidia{i} c 195 {i}" for i in range(gpus))])
+    def start_worker(self, name: str, kind: str, gpus: int, *, devices: int | None = None) -> DockerContainer:
+        """Start a worker that is to have `gpus` GPUs and was handed as many device files, or `devices`."""
+        files = range(gpus if devices is None else devices)
+        make = " && ".join(["true", *(f"mknod -m 666 /dev/nvidia{i} c 195 {i}" for i in files)])
         environment = {
             "SLURMCTLD_ENDPOINT": f"{ADDRESS}:6817",
             "WORKER_CPUS": str(2 * gpus or 2),
@@ -147,11 +148,62 @@ class SlurmBox:
             "WORKER_FEATURES": kind,
         }
         capabilities = ["SETUID", "SETGID", "CHOWN", "KILL", "MKNOD"]
-        self._start(name, f"sh -c '{devices} && exec {BIN}/worker-run'", capabilities, keys=True, env=environment)
+        return self._start(name, f"sh -c '{make} && exec {BIN}/worker-run'", capabilities, keys=True, env=environment)
+
+    def start_rest(self) -> None:
+        """Start slurmrestd, as nobody and without the key, as in its pod."""
+        self._start("rest", "restd-run", [], conf=True, scratch=True, user="65534:65534")
 
     def stop(self, name: str) -> None:
-        """Remove a container as a deleted pod is: TERM, and gone."""
+        """Remove a container."""
         self.containers.pop(name).get_wrapped_container().remove(force=True)
+
+    def restart(self) -> None:
+        """Stop slurmctld in good order and start it again on its state."""
+        container = self.containers["slurmctld"].get_wrapped_container()
+        container.stop(timeout=60)
+        container.start()
+        self.wait_for_slurmctld()
+
+    def lose_state(self) -> None:
+        """Start slurmctld on an empty state directory."""
+        self._kill_and("rm -rf /var/spool/slurmctld/*")
+
+    def keep_state(self) -> None:
+        """Remember slurmctld's files as they are now."""
+        self.ctl("sh", "-c", "rm -rf /kept && cp -a /var/spool/slurmctld /kept")
+
+    def kill_back_to_kept_state(self) -> None:
+        """Kill slurmctld hard, and let what it wrote since `keep_state` be lost."""
+        self._kill_and("rm -rf /var/spool/slurmctld/* && cp -a /kept/. /var/spool/slurmctld/")
+
+    def _kill_and(self, command: str) -> None:
+        """Stop slurmctld on the spot, change its files, and kill it, so that it writes nothing more; start it again."""
+        container = self.containers["slurmctld"].get_wrapped_container()
+        self.ctl("sh", "-c", f"kill -STOP $(pidof slurmctld) && {command}")
+        container.kill("SIGKILL")
+        container.wait(timeout=30)
+        container.start()
+        self.wait_for_slurmctld()
+
+    def wait_for_slurmctld(self) -> None:
+        """Wait until it answers."""
+        self.wait("slurmctld answers", lambda: self.run("slurmctld", f"{BIN}/slurmctld-ready").returncode == 0, 60)
+
+    def started(self, name: str) -> str:
+        """Return when a container started."""
+        container = self.containers[name].get_wrapped_container()
+        container.reload()
+        return str(container.attrs["State"]["StartedAt"])
+
+    def usable(self) -> list[str]:
+        """Return the workers that are idle or in use."""
+        listed = self.ctl("sinfo", "--noheader", "--Node", "--responding", "--states=idle,mixed,alloc", "--format=%N")
+        return sorted(set(listed.split()))
+
+    def refused(self) -> str:
+        """Return why the last configuration was refused."""
+        return str(self.run("slurmctld", "cat", "/run/slurm/config-refused").stdout)
 
     def configure(self, name: str, text: str) -> None:
         """Change a file of the mounted configuration, as a changed ConfigMap does."""
@@ -201,8 +253,7 @@ class SlurmBox:
 
     def _start_controller(self) -> None:
         self._start("slurmctld", "slurmctld-run", ["CHOWN", "SETUID", "SETGID"], keys=True, conf=True, hostname=CTL)
-        ready = lambda: self.run("slurmctld", f"{BIN}/slurmctld-ready").returncode == 0  # noqa: E731
-        self.wait("slurmctld answers", ready, 60)
+        self.wait_for_slurmctld()
 
     def _start(
         self,
@@ -212,9 +263,11 @@ class SlurmBox:
         *,
         keys: bool = False,
         conf: bool = False,
+        scratch: bool = False,
         hostname: str | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> None:
+        **options: Any,
+    ) -> DockerContainer:
         script = command if command.startswith("sh ") else f"{BIN}/{command}"
         container = DockerContainer(self.image)
         container.with_command(f"-g -- {script}")
@@ -224,6 +277,7 @@ class SlurmBox:
             cap_drop=["ALL"],
             cap_add=capabilities,
             security_opt=["no-new-privileges"],
+            **options,
         )
         aliases = (ADDRESS, SERVICE) if name == "slurmctld" else (name,)
         container.with_network(self._network).with_network_aliases(*aliases)
@@ -233,11 +287,16 @@ class SlurmBox:
             container.with_volume_mapping(str(self.folder / "keys"), "/keys", "ro")
         if conf:
             container.with_volume_mapping(str(self.folder / "conf"), "/conf", "ro")
+        if scratch:  # an empty folder that anybody may write to, as an emptyDir is
+            (self.folder / name).mkdir()
+            (self.folder / name).chmod(0o777)
+            container.with_volume_mapping(str(self.folder / name), "/etc/slurm", "rw")
         for key, value in (env or {"SLURMCTLD_ENDPOINT": f"{ADDRESS}:6817"}).items():
             container.with_env(key, value)
         container.start()
         self.containers[name] = container
         self._stack.callback(_remove, container)
+        return container
 
 
 Done = subprocess.CompletedProcess[str]
