@@ -193,6 +193,11 @@ class KubeBox:
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def host_address(self) -> str:
+        """Return the address at which the container reaches this host."""
+        route = self.run("ip", "route", "show", "default").split()
+        return route[route.index("via") + 1]
+
     def log(self) -> str:
         """Return the last words of etcd and the API server."""
         return str(self._container.get_wrapped_container().logs(tail=30).decode(errors="replace"))
