@@ -240,6 +240,21 @@ def test_ways_around_the_ledger_are_refused_with_the_way_out(alice: KubeGateway,
         alice.create(port.PODS, gpu_pod(**spec), namespace="vision")
 
 
+@pytest.mark.parametrize("label", ["component", "nodeset", "node", "mirror-of"])
+def test_no_pod_of_a_team_passes_for_one_of_the_bridges(alice: KubeGateway, bridge: KubeGateway, label: str) -> None:
+    marked = {"labels": {f"{wellknown.GROUP}/{label}": "worker"}}
+    mirror = kubebox.pod(unique("mirror"), labels=marked["labels"])
+    with pytest.raises(RejectedError, match="it alone sets them"):
+        alice.create(port.PODS, mirror, namespace="vision")
+    bridge.create(port.PODS, mirror, namespace="vision")
+    plain = alice.create(port.PODS, kubebox.pod(unique("pod")), namespace="vision")["metadata"]["name"]
+    for subresource in ("", "status"):
+        with pytest.raises(RejectedError, match="it alone sets them"):
+            alice.patch(port.PODS, plain, {"metadata": marked}, namespace="vision", subresource=subresource)
+    other = {"metadata": {"labels": {"mine": "1"}}}
+    assert labels(alice.patch(port.PODS, mirror["metadata"]["name"], other, namespace="vision"))["mine"] == "1"
+
+
 def test_a_pod_of_a_team_without_gpus_may_name_its_node(alice: KubeGateway) -> None:
     assert alice.create(port.PODS, gpu_pod(gpus=0, nodeName="g1"), namespace="vision")["spec"]["nodeName"] == "g1"
 

@@ -46,5 +46,9 @@ def test_the_names_in_the_policies_are_the_codes() -> None:
         wellknown.JOB_FINALIZER,
         wellknown.CONTROLLER_USERNAME,
         wellknown.WORKER_PRIORITY_CLASS,
+        wellknown.COMPONENT_LABEL,
+        wellknown.NODESET_LABEL,
+        wellknown.WORKER_NODE_LABEL,
+        wellknown.MIRROR_OF_LABEL,
     ):
         assert f"'{name}'" in text
