@@ -196,6 +196,13 @@ class SlurmBox:
         container.reload()
         return str(container.attrs["State"]["StartedAt"])
 
+    def address(self, name: str) -> str:
+        """Return a container's address, as this host reaches it."""
+        container = self.containers[name].get_wrapped_container()
+        container.reload()
+        networks = container.attrs["NetworkSettings"]["Networks"]
+        return str(networks[self.network]["IPAddress"])
+
     def usable(self) -> list[str]:
         """Return the workers that are idle or in use."""
         listed = self.ctl("sinfo", "--noheader", "--Node", "--responding", "--states=idle,mixed,alloc", "--format=%N")

@@ -24,6 +24,7 @@ from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
 from bridge.slurm.signer import Signer
 
+SESSION: Final = ("-m", "bridge.slurm.session")
 START_BOUND_S: Final = 20.0
 """A new process imports pyslurm, which reads the configuration, before it answers its first request."""
 
@@ -183,7 +184,7 @@ class _Process:
         with theirs:
             self._words.truncate(0)
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "bridge.slurm.session", str(theirs.fileno())],
+                [sys.executable, *SESSION, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._words,

@@ -9,7 +9,12 @@ from bridge.slurm.model import Tres
 
 Gpus = dict[str, int]
 
-_GRES: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?P<kind>[^:=(),\d][^:=(),]*))?(?:[:=](?P<count>\d+))?(?:\(.*)?")
+_GRES: Final = re.compile(
+    r"(?:gres[/:])?gpu"
+    r"(?:[:=](?P<kind>(?!\d+(?:\(|$))[^:=(),]+))?"  # a type may begin with a digit ("1g.10gb"), not be a number
+    r"(?:[:=](?P<count>\d+))?"
+    r"(?:\(.*)?"  # where on the node
+)
 _COMMA: Final = re.compile(r",(?![^(]*\))")  # not the ones inside of "(IDX:0,2)"
 _UNITS_MIB: Final = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 

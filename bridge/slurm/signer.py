@@ -16,6 +16,7 @@ from typing import IO, Final
 from bridge.errors import UnknownStateError
 
 SACKD: Final = "/usr/sbin/sackd"
+RUN: Final = "/run"  # sackd takes no other place for its socket
 START_BOUND_S: Final = 10.0
 
 
@@ -32,8 +33,7 @@ class Signer:
         """Return the socket of a running sackd."""
         with self._lock:
             if self._folder is None:
-                # sackd takes no other place than one under /run.
-                self._folder = Path(tempfile.mkdtemp(prefix="slurm-bridge-", dir="/run"))
+                self._folder = Path(tempfile.mkdtemp(prefix="slurm-bridge-", dir=RUN))
             path = self._folder / "sack.socket"
             if self._child is None or self._child.poll() is not None:
                 path.unlink(missing_ok=True)
