@@ -29,7 +29,8 @@ from tests.e2e.waiting import until
 DRIVER = Path(__file__).with_name("driver.py")
 PLAIN = "bench-plain"
 TEAM = "nlp"  # its guarantee covers the a100s of g3, where no worker stands
-PRODUCT = "A100"
+PRODUCT, GPUS = "A100", 4
+WAITS = ["sh", "-c", "trap 'exit 0' TERM; sleep 600 & wait"]
 WORKER = "h100-g1"
 LEAST = 40
 AIM_S = {"job": 0.5, "pod": 0.3}
@@ -107,11 +108,13 @@ def measure_pods(rounds: int) -> Series:
         until("the new namespace is usable", lambda: kube.maybe("serviceaccount", "default", "-n", PLAIN), 30)
         until(f"no worker stands on the {PRODUCT} node", _no_worker, 120)
         binder = _Binder(ApiServer(), kube.slurm_image())
-        plain, bridge = [], []
+        taken: dict[str, list[float]] = {PLAIN: [], TEAM: []}
         for turn in range(rounds):
-            plain.append(binder.bound_s(PLAIN, f"latency-{turn}"))
-            bridge.append(binder.bound_s(TEAM, f"latency-{turn}"))
-        return Series("pod created -> bound", plain, bridge)
+            first, second = (PLAIN, TEAM) if turn % 2 else (TEAM, PLAIN)
+            for namespace in (first, second):
+                taken[namespace].append(binder.bound_s(namespace, f"latency-{turn}"))
+            binder.remove()
+        return Series("pod created -> bound", taken[PLAIN], taken[TEAM])
     finally:
         kube.kubectl("delete", "namespace", PLAIN, "--timeout=90s", timeout_s=100)
         kube.kubectl("-n", TEAM, "delete", "pods", "-l", "slurmbridge.dev/test=e2e", "--timeout=60s", timeout_s=70)
@@ -127,6 +130,7 @@ class _Binder:
     def __init__(self, api: ApiServer, image: str) -> None:
         self._api, self._image = api, image
         self._events: queue.Queue[Seen] = queue.Queue()
+        self._made: list[tuple[str, str, str]] = []  # namespace, name, uid
         version = api.get("/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
         threading.Thread(target=self._follow, args=(version,), name="watch", daemon=True).start()
 
@@ -135,15 +139,25 @@ class _Binder:
             self._events.put(seen)
 
     def bound_s(self, namespace: str, name: str) -> float:
-        """Create a pod, time it, and take it away again."""
-        body = kube.pod(name, gpus=1, command=["sleep", "600"], namespace=namespace, product=PRODUCT, image=self._image)
+        """Create a pod and time it."""
+        body = kube.pod(name, gpus=1, command=WAITS, namespace=namespace, product=PRODUCT, image=self._image)
         before = time.time_ns()
         uid = self._api.post(f"/api/v1/namespaces/{namespace}/pods", body)["metadata"]["uid"]
         bound = self._await(uid, lambda seen: bool(seen.object["spec"].get("nodeName")), f"{namespace}/{name} is bound")
-        self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=1")
-        self._await(uid, lambda seen: seen.kind == "DELETED", f"{namespace}/{name} is gone")
-        until("the GPU is counted as free again", lambda: sbridge.nodes()["g3"]["idle"] == 4, 30)
+        self._made.append((namespace, name, uid))
         return (bound.at_ns - before) / 1e9
+
+    def remove(self) -> None:
+        """Take the pods away, and wait until all GPUs are counted as free."""
+        for namespace, name, _ in self._made:
+            self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=2")
+        until("the pods are gone", self._gone, 30, poll_s=0.1)
+        self._made.clear()
+        until("all GPUs are free again", lambda: sbridge.nodes()["g3"]["idle"] == GPUS, 30)
+
+    def _gone(self) -> bool:
+        left = {pod["metadata"]["uid"] for pod in self._api.get("/api/v1/pods")["items"]}
+        return not any(uid in left for _, _, uid in self._made)
 
     def _await(self, uid: str, wanted: Callable[[Seen], bool], what: str) -> Seen:
         deadline = time.monotonic() + 30

@@ -1,7 +1,7 @@
 """Rows of the two traces as work for the sandbox: what is submitted, when, by whom, and for how long it runs. Pure.
 
 Times are divided by one number per trace, so that the arrivals span `span_s`; what would then run shorter or longer
-than the bounds runs for the bound. A virtual cluster belongs to a team: they are dealt out so that both have much to do.
+than the bounds runs for the bound. A virtual cluster belongs to a team: they are dealt out so that both are busy.
 Pods of the openb trace name no tenant: odd and even ones are dealt out. A pod that asked for a part of a GPU gets a
 whole one (amounts are whole devices); those of class BE go to the scarcer flavor.
 """
