@@ -15,7 +15,7 @@ from bridge.controller.world import World
 from bridge.kube.port import Object
 from bridge.quota.model import TeamName
 from bridge.slurm import states
-from bridge.slurm.model import JobState, Phase
+from bridge.slurm.model import JobState, Phase, SlurmJob
 from bridge.workloads import pods, slurmjobs
 from bridge.workloads.model import Grant, GrantState, NodeName, System, WorkloadId
 from bridge.workloads.reasons import Waiting
@@ -101,7 +101,7 @@ def _slurm(grant: Grant, task: SlurmTask | None, world: World) -> Iterator[acts.
             yield acts.Void(grant.workload, grant.attempt, why)
         case Phase.RUNNING | Phase.ENDING if ran:
             yield from _running(grant, task, world)
-        case Phase.ENDED if grant.state is GrantState.RUNNING or (ran and _after(job.end_ms, job.start_ms)):
+        case Phase.ENDED if grant.state is GrantState.RUNNING or (ran and _took_time(job)):
             if grant.state is GrantState.RESERVED:
                 yield from _running(grant, task, world)
             end_ms = max(job.end_ms or world.now_ms, _start(grant, job.start_ms))
@@ -112,8 +112,10 @@ def _slurm(grant: Grant, task: SlurmTask | None, world: World) -> Iterator[acts.
             pass
 
 
-def _after(end_ms: int | None, start_ms: int | None) -> bool:
-    return end_ms is not None and start_ms is not None and end_ms > start_ms
+def _took_time(job: SlurmJob) -> bool:
+    """Return whether an ended job ran; one that completed did, though within one second of Slurm's clock."""
+    completed = job.state is JobState.COMPLETED
+    return completed or (job.end_ms is not None and job.start_ms is not None and job.end_ms > job.start_ms)
 
 
 def _start(grant: Grant, start_ms: int | None) -> int:
