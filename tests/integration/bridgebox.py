@@ -27,6 +27,8 @@ from bridge.errors import RejectedError
 from bridge.kube import port
 from bridge.kube.port import Object
 from bridge.ledger.journal import SqlLedger, open_ledger
+from bridge.ledger.port import Entry
+from bridge.workloads.model import Grant, WorkloadId
 from tests import kubebox
 from tests.integration.kubelet import Kubelet
 from tests.kubebox import KubeBox
@@ -83,8 +85,8 @@ class BridgeBox:
         docker("stop", "--time", "20", self._name)
 
     def kill(self) -> None:
-        """Kill -9."""
-        docker("kill", self._name)
+        """Kill -9, unless it is dead."""
+        subprocess.run(["docker", "kill", self._name], capture_output=True, check=False, timeout=60)
 
     @property
     def running(self) -> bool:
@@ -186,6 +188,25 @@ class BridgeBox:
         """Return the fields of every job record of slurmctld."""
         told = self.slurm.run("slurmctld", "scontrol", "--oneliner", "show", "jobs").stdout
         return [job_fields(line) for line in told.splitlines() if line.startswith("JobId=")]
+
+    def last_seq(self) -> int:
+        """Return the number of the ledger's newest entry."""
+        with self.ledger() as ledger:
+            return ledger.last_seq()
+
+    def entries(self, after_seq: int) -> Sequence[Entry]:
+        """Return the ledger's entries after one."""
+        with self.ledger() as ledger:
+            return ledger.log(after_seq=after_seq, limit=10_000)
+
+    def grants(self, *, holding: bool = False) -> Sequence[Grant]:
+        """Return all grants that ever were, or those that hold."""
+        with self.ledger() as ledger:
+            return ledger.grants(holding=holding)
+
+    def holds(self, workload: WorkloadId | None) -> bool:
+        """Return whether a workload is charged or reserved for."""
+        return any(grant.workload == workload for grant in self.grants(holding=True))
 
     def workers(self) -> Sequence[Object]:
         """Return the worker pods."""

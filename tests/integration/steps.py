@@ -12,6 +12,7 @@ from bridge import wellknown
 from bridge.errors import NotFoundError
 from bridge.kube import port
 from bridge.kube.port import Kind, Object
+from bridge.workloads.model import WorkloadId
 from tests import kubebox
 from tests.integration.bridgebox import NAMESPACE, WORKERS, BridgeBox, batch_job
 
@@ -37,6 +38,7 @@ class Work:
     job_ids: list[str] = field(default_factory=list)  # of sbatch
     job_uids: list[str] = field(default_factory=list)  # of kubectl Jobs
     intervals: list[int] = field(default_factory=list)
+    grant: WorkloadId | None = None  # of a single job, where a test follows it
 
 
 def jobs(box: BridgeBox, work: Work) -> Conditions:
@@ -64,7 +66,7 @@ def pod(box: BridgeBox, work: Work) -> Conditions:
 
 def batch(box: BridgeBox, work: Work) -> Conditions:
     """Apply a kubectl GPU Job as alice; it completes; its logs' pod ends; deleting it leaves nothing."""
-    create_job(box, work, f"echo run >> /home/alice/{work.name}.runs")
+    create_job(box, work, script(work.name))
     work.scripts, work.intervals = {work.name: 1}, [1]
     yield "the Job is complete", lambda: "Complete" in conditions(found(box, port.JOBS, work.name))
     yield "its mirror has ended", lambda: [p["status"].get("phase") for p in mirrors(box, work)] == ["Succeeded"]
@@ -79,6 +81,15 @@ def cancelled(box: BridgeBox, work: Work) -> Conditions:
     yield "its script runs", lambda: len(box.runs(work.name)) == 1
     yield from delete_job(box, work)
     yield "Slurm has ended it", lambda: {job["JobState"] for job in of_work(box, work)} == {"CANCELLED"}
+
+
+def retried(box: BridgeBox, work: Work) -> Conditions:
+    """Apply a Job whose first attempt fails: backoffLimit gives it another one, as the same Slurm job."""
+    lines = f"$(wc -l < /home/alice/{work.name}.runs)"
+    create_job(box, work, f"{script(work.name)}test {lines} -ge 2\n", backoffLimit=1)
+    work.scripts, work.intervals = {work.name: 2}, [2]
+    yield "the Job is complete", lambda: "Complete" in conditions(found(box, port.JOBS, work.name))
+    yield from delete_job(box, work)
 
 
 def suspended(box: BridgeBox, work: Work) -> Conditions:
@@ -143,8 +154,8 @@ def objects(box: BridgeBox, _: Work) -> Conditions:
 
 # --- parts of steps --------------------------------------------------------------------------------------------
 def script(name: str) -> str:
-    """Return a script that leaves a line for each time it runs."""
-    return f"#!/bin/sh\necho run >> /home/alice/{name}.runs\nsleep 0.5\n"
+    """Return a script that leaves a line for each time it runs, and then runs into the next second of Slurm's clock."""
+    return f"#!/bin/sh\necho run >> /home/alice/{name}.runs\nsleep 1.1\n"
 
 
 def waiting_script(name: str) -> str:
@@ -152,9 +163,9 @@ def waiting_script(name: str) -> str:
     return f"echo run >> /home/alice/{name}.runs; while [ ! -e /home/alice/{name}.go ]; do sleep 0.1; done\n"
 
 
-def create_job(box: BridgeBox, work: Work, text: str) -> None:
+def create_job(box: BridgeBox, work: Work, text: str, **spec: int) -> None:
     """Apply a Job of 2 GPUs as alice."""
-    made = box.kube.gateway("alice").create(port.JOBS, batch_job(work.name, 2, text), namespace=TEAM)
+    made = box.kube.gateway("alice").create(port.JOBS, batch_job(work.name, 2, text, **spec), namespace=TEAM)
     work.job_uids = [made["metadata"]["uid"]]
 
 
