@@ -79,11 +79,17 @@ class Transport:
         except (exceptions.HTTPError, OSError) as error:
             raise LostAnswerError(f"the stream from {self._host} ended early: {_first_line(error)}") from error
 
+    def _credentials(self) -> dict[str, str]:
+        """Return the headers that say who we are; a token's file is read again as it ages, and may be missing then."""
+        try:
+            return {c["key"]: c["value"] for c in self._api.configuration.auth_settings().values()}
+        except (config.ConfigException, OSError) as error:
+            raise UnknownStateError(f"no credentials for {self._host}: {_first_line(error)}") from error
+
     def _request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], read_s: float, *, stream: bool
     ) -> urllib3.BaseHTTPResponse:
-        for credential in self._api.configuration.auth_settings().values():
-            headers[credential["key"]] = credential["value"]
+        headers |= self._credentials()
         try:
             return self._pool.request(
                 method,

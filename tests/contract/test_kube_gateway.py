@@ -1,7 +1,7 @@
 """What the bridge relies on in a Gateway: the same tests over the in-memory API server and a real kube-apiserver."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,15 +16,9 @@ from tests import kubebox
 from tests.kubebox import unique
 
 
-@pytest.fixture(scope="module")
-def box() -> Iterator[kubebox.KubeBox]:
-    with kubebox.KubeBox() as running:
-        yield running
-
-
 @pytest.fixture(params=["fake", "real"])
 def gateway(request: pytest.FixtureRequest) -> Gateway:
-    return FakeKube() if request.param == "fake" else request.getfixturevalue("box").gateway()
+    return FakeKube() if request.param == "fake" else request.getfixturevalue("kube_box").gateway()
 
 
 @pytest.fixture
@@ -319,7 +313,7 @@ def test_a_watch_of_a_forgotten_version_says_so(request: pytest.FixtureRequest, 
     if isinstance(gateway, FakeKube):
         gateway.compact()
     else:
-        box = request.getfixturevalue("box")
+        box = request.getfixturevalue("kube_box")
         box.run("sh", "-c", compacting(gateway.list(port.CONFIGMAPS).resource_version))
         box.kill_api_server()  # its own cache still knows the old versions
         box.wait_ready()

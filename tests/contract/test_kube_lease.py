@@ -1,6 +1,5 @@
 """Leadership over the in-memory API server and a real one: one leader at a time, each term with a higher epoch."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from bridge.kube import port
 from bridge.kube.fake import FakeKube
 from bridge.kube.lease import Lease
 from bridge.kube.port import Gateway
-from tests import kubebox
 from tests.kubebox import unique
 from tests.kubewait import wait
 
@@ -28,15 +26,9 @@ class Cable:
         return getattr(self._gateway, name)
 
 
-@pytest.fixture(scope="module")
-def box() -> Iterator[kubebox.KubeBox]:
-    with kubebox.KubeBox() as running:
-        yield running
-
-
 @pytest.fixture(params=["fake", "real"])
 def gateway(request: pytest.FixtureRequest) -> Gateway:
-    return FakeKube() if request.param == "fake" else request.getfixturevalue("box").gateway()
+    return FakeKube() if request.param == "fake" else request.getfixturevalue("kube_box").gateway()
 
 
 @pytest.fixture

@@ -36,24 +36,18 @@ class Backend(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[kubebox.KubeBox]:
-    with kubebox.KubeBox() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def proxy(box: kubebox.KubeBox) -> Iterator[ServiceProxy]:
+def proxy(kube_box: kubebox.KubeBox) -> Iterator[ServiceProxy]:
     """Yield a proxy to the Service n/web:8080, whose backend runs on this host."""
     server = ThreadingHTTPServer(("0.0.0.0", 0), Backend)  # noqa: S104 -- the container comes from outside
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    gateway = box.gateway()
+    gateway = kube_box.gateway()
     gateway.create(port.NAMESPACES, {"metadata": {"name": "n"}})
     for name in ("web", "empty"):
         ports = [{"name": "http", "port": 8080, "targetPort": server.server_address[1]}]
         gateway.create(port.SERVICES, {"metadata": {"name": name}, "spec": {"ports": ports}}, namespace="n")
-    backed(gateway, "web", box.host_address(), server.server_address[1])
-    made = ServiceProxy(box.transport())
+    backed(gateway, "web", kube_box.host_address(), server.server_address[1])
+    made = ServiceProxy(kube_box.transport())
     try:
         wait("the backend is reached", lambda: reached(made))
         yield made
@@ -109,6 +103,6 @@ def test_a_service_with_nobody_behind_it_is_unknown(proxy: ServiceProxy) -> None
 
 
 @pytest.mark.usefixtures("proxy")
-def test_who_may_not_use_it_is_refused(box: kubebox.KubeBox) -> None:
+def test_who_may_not_use_it_is_refused(kube_box: kubebox.KubeBox) -> None:
     with pytest.raises(RejectedError, match="mallory"):
-        ServiceProxy(box.transport("mallory")).through_service("GET", "n/web:8080", "/", headers={}, body=None)
+        ServiceProxy(kube_box.transport("mallory")).through_service("GET", "n/web:8080", "/", headers={}, body=None)

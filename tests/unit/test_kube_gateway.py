@@ -28,6 +28,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         script = self.server.script  # type: ignore[attr-defined]
+        script.credentials.append(self.headers.get("Authorization"))
         script.seen.append((self.command, self.path, self.headers.get("Content-Type"), body))
         script.reply()(self)
 
@@ -40,6 +41,7 @@ class Handler(BaseHTTPRequestHandler):
 class Script:
     def __init__(self, *replies: Reply) -> None:
         self.seen: list[tuple[str, str, str | None, bytes]] = []
+        self.credentials: list[str | None] = []
         self._replies = list(replies)
 
     def reply(self) -> Reply:
@@ -181,6 +183,25 @@ def test_a_refused_list_is_the_servers_own_sentence(code: int, reason: str) -> N
 def test_nobody_there_is_unknown() -> None:
     with pytest.raises(UnknownStateError, match="cannot connect"):
         nobody().list(port.PODS)
+
+
+def test_our_token_travels_and_without_one_nothing_is_sent() -> None:
+    def lost(_: object) -> None:
+        raise FileNotFoundError("the token is gone")
+
+    settings = client.Configuration()
+    settings.api_key = {"authorization": "Bearer mine"}
+    with serving(page("a")) as (plain, script):
+        settings.host = plain._transport._host
+        gateway = KubeGateway(transport.over(settings, connections=1))
+        assert len(gateway.list(port.PODS).items) == 1
+        assert script.credentials == ["Bearer mine"]
+        settings.refresh_api_key_hook = lost  # type: ignore[assignment]
+        with pytest.raises(UnknownStateError, match="no credentials"):
+            gateway.list(port.PODS)
+        with pytest.raises(UnknownStateError, match="no credentials"):
+            WRITES["create"](gateway)
+    assert len(script.seen) == 1
 
 
 def test_a_list_is_all_of_its_pages() -> None:
