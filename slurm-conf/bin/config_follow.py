@@ -113,6 +113,7 @@ def refusal(files: Files) -> "str | None":
     """Try a configuration; return slurmctld's own last words when it does not come up with it."""
     shutil.rmtree(SCRATCH, ignore_errors=True)
     shutil.copytree(STATE, f"{SCRATCH}/state", ignore=_vanished)
+    os.chmod(f"{SCRATCH}/state", 0o700)  # noqa: PTH101
     for name in (*LIVE, *TRIED):
         if name in files:
             put(name, files[name], SCRATCH)
