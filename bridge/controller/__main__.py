@@ -17,6 +17,9 @@ from bridge.kube.gateway import KubeGateway
 from bridge.slurm.adapter import PyslurmAdapter
 from bridge.slurm.port import Slurm
 
+LEASE_READ_S = 3.0
+"""A fifth of the lease's duration: several tries fit into one term."""
+
 
 def connect_slurm(conf_dir: Path) -> Slurm:
     """Connect to the cluster whose slurm.conf and slurm.key lie in this folder."""
@@ -88,7 +91,8 @@ def main() -> int:
     )
     fault = chosen_fault(chosen.fault)
     gateway = KubeGateway(transport.found(), fault=fault)
-    return Process(chosen, Outside(gateway, connect_slurm, fault)).run()
+    lease_gateway = KubeGateway(transport.found(connections=2), read_s=LEASE_READ_S)
+    return Process(chosen, Outside(gateway, lease_gateway, connect_slurm, fault)).run()
 
 
 if __name__ == "__main__":

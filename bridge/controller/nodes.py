@@ -202,8 +202,7 @@ def _unmanaged(world: World, grants: Iterable[Grant]) -> Counter[NodeName]:
     charged = {grant.workload for grant in grants}
     count: Counter[NodeName] = Counter()
     for pod, node, gpus in _holding(world):
-        is_worker = workers.labels(pod).get(wellknown.COMPONENT_LABEL) == "worker"
-        if not is_worker and pods.workload_id(pod) not in charged:
+        if not workers.is_worker(pod, world.kube.worker_namespace) and pods.workload_id(pod) not in charged:
             count[node] += gpus
     return count
 

@@ -136,6 +136,7 @@ class Observer:
             pods=kept,
             jobs=tuple(job for job in self._stores.items(port.JOBS) if route.ours(job)),
             gone=self._stores.gone(),
+            worker_namespace=chosen.cluster_namespace,
             error=trouble,
         )
 

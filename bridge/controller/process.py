@@ -51,6 +51,7 @@ class Outside:
     """What the process talks to; tests hand in their own."""
 
     gateway: Gateway
+    lease_gateway: Gateway  # of its own, with short calls: a stuck request elsewhere must not cost the leadership
     connect_slurm: Connect
     fault: Fault
 
@@ -88,12 +89,13 @@ class Process:
         )
         actor = Actor(self._ledger, SlurmHands(slurm, self._ledger, clock), hands, clock)
         self._lease = Lease(
-            outside.gateway,
+            outside.lease_gateway,
             wellknown.LEASE_NAME,
             config.namespace,
             config.identity or "slurm-bridge",
             duration_s=config.lease_s,
             lost=self._wake,
+            floor=self._ledger.newest_epoch,
         )
         self._source = BeatSource(
             self._ledger, clock, leader=self._leader, failures=lambda: actor.failures, wake=self._wake

@@ -16,7 +16,14 @@ def labels(pod: Object) -> dict[str, str]:
 
 def every(kube: KubeView) -> Iterator[Object]:
     """Yield the worker pods."""
-    return (pod for pod in kube.pods if labels(pod).get(wellknown.COMPONENT_LABEL) == "worker")
+    return (pod for pod in kube.pods if is_worker(pod, kube.worker_namespace))
+
+
+def is_worker(pod: Object, namespace: str) -> bool:
+    """Return whether this is a worker of ours: anybody may write labels, but not in the cluster's namespace."""
+    marks = labels(pod)
+    ours = marks.get(wellknown.COMPONENT_LABEL) == "worker" and wellknown.WORKER_NODE_LABEL in marks
+    return ours and pod["metadata"]["namespace"] == namespace
 
 
 def on_node(kube: KubeView, node: NodeName) -> list[Object]:
@@ -37,5 +44,11 @@ def mirrors(kube: KubeView) -> dict[str, Object]:
     return {
         labels(pod)[wellknown.MIRROR_OF_LABEL]: pod
         for pod in kube.pods
-        if labels(pod).get(wellknown.COMPONENT_LABEL) == "mirror"
+        if labels(pod).get(wellknown.COMPONENT_LABEL) == "mirror" and _owned(pod)
     }
+
+
+def _owned(pod: Object) -> bool:
+    """Return whether the Job that a mirror says it follows owns it."""
+    wanted = labels(pod).get(wellknown.MIRROR_OF_LABEL)
+    return any(owner.get("uid") == wanted for owner in pod["metadata"].get("ownerReferences") or [])

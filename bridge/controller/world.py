@@ -48,6 +48,7 @@ class KubeView:
     pods: tuple[Object, ...] = ()
     jobs: tuple[Object, ...] = ()
     gone: Mapping[str, Object] = field(default_factory=dict)
+    worker_namespace: str = ""  # only pods of this namespace are taken for workers
     error: str = ""
 
 

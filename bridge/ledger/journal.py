@@ -189,6 +189,11 @@ class SqlLedger:
         with self._store.read() as connection:
             return queries.entries(connection, after_seq=after_seq, limit=limit)
 
+    def newest_epoch(self) -> int:
+        """Return the highest epoch on record, 0 when nobody ever led."""
+        with self._store.read() as connection:
+            return queries.newest_epoch(connection)
+
     def last_seq(self) -> int:
         """Return the number of the newest entry."""
         with self._store.read() as connection:

@@ -160,6 +160,10 @@ class Ledger(Protocol):
         """Entries in order."""
         ...
 
+    def newest_epoch(self) -> int:
+        """Highest epoch on record; 0 when nobody ever led. A new term must be above it."""
+        ...
+
     def last_seq(self) -> int:
         """Return the number of the newest entry; 0 when there is none."""
         ...

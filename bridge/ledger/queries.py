@@ -31,6 +31,11 @@ def ended(connection: Connection, *, limit: int) -> Sequence[Grant]:
     return _load(connection, rows.GRANTS, query)
 
 
+def newest_epoch(connection: Connection) -> int:
+    """Return the highest epoch on record, 0 when nobody ever led."""
+    return int(connection.execute(select(func.max(schema.epochs.c.epoch))).scalar() or 0)
+
+
 def intents(connection: Connection, *, open_only: bool) -> Sequence[Intent]:
     """Return intents, oldest first."""
     column = schema.intents.c

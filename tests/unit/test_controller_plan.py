@@ -319,3 +319,22 @@ def test_a_job_that_was_released_already_keeps_its_grant_when_its_node_is_cordon
         grants=[worlds.grant(J1)],
     )
     assert not of(planner.plan(world), acts.Void)
+
+
+def test_a_pod_that_only_calls_itself_a_worker_is_none() -> None:
+    """Labels are anybody's to write; only the cluster's namespace makes a worker."""
+    forged = worlds.worker("g1")
+    forged["metadata"]["namespace"] = "vision"
+    bare = worlds.worker("g1")
+    del bare["metadata"]["labels"][wellknown.WORKER_NODE_LABEL]
+    plan = planner.plan(
+        worlds.world(
+            nodes=[worlds.node("g1")],
+            pods=[forged, bare],
+            slurm_jobs=[worlds.job()],
+            slurm_nodes=[worlds.slurm_node("g1")],
+        )
+    )
+    assert not of(plan, acts.ReleaseJob)
+    (columns,) = of(plan, acts.RecordCapacity)
+    assert columns.rows[0].unmanaged == 16  # both hold GPUs that nobody was granted

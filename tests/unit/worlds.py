@@ -177,6 +177,7 @@ def world(
         pods=tuple(pods),
         jobs=tuple(jobs),
         gone=gone or {},
+        worker_namespace="slurm",
         error="" if kube_ok else "kubernetes is away",
     )
     slurm = SlurmView(
