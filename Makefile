@@ -69,7 +69,8 @@ test-contract: images ## contract suites: each port's fake and its real thing
 	@$(PY) -m pytest -q tests/contract
 test-integration: images ## real slurmctld, real kube-apiserver, in containers of ours
 	@$(PY) -m pytest -q tests/integration
-test-e2e: sandbox ## the whole platform
+test-e2e: sandbox-up ## the whole platform: what `make sandbox` does, the tour as one of the tests
+	@$(MAKE) --no-print-directory sandbox-deploy
 	@set -a; . $(SANDBOX_ENV); set +a; $(PY) -m pytest -q tests/e2e
 
 .PHONY: replay bench-latency
