@@ -21,9 +21,47 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBox]:
 
 @pytest.mark.timeout(600)
 def test_the_suite_passes_over_a_real_slurmctld(box: SlurmBox) -> None:
-    done = in_bridge_image(box, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", SUITE)
+    # No conftest: those of other suites need what is not in the image.
+    done = in_bridge_image(box, "python", "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", SUITE)
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{box.logs()}"
+
+
+FROZEN = """
+import time
+from pathlib import Path
+from bridge.errors import OutcomeUnknownError, UnknownStateError
+from bridge.slurm.adapter import PyslurmAdapter
+from bridge.slurm.port import JobRef
+
+def outcome(call):
+    begun = time.monotonic()
+    try:
+        call()
+        told = "answered"
+    except (OutcomeUnknownError, UnknownStateError) as fault:
+        told = type(fault).__name__
+    return told, time.monotonic() - begun
+
+with PyslurmAdapter(Path("/conf/slurm.conf")) as slurm:
+    for call in (slurm.jobs, slurm.nodes, slurm.ping, lambda: slurm.hold(JobRef(1, "job-nobody"))):
+        told, took_s = outcome(call)
+        print(told, round(took_s, 1))
+        assert told != "answered" and took_s < 35, (told, took_s)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_frozen_slurmctld_is_unknown_within_bounds(box: SlurmBox) -> None:
+    """N1: it holds its connections open and never answers."""
+    box.ctl("sh", "-c", "kill -STOP $(pidof slurmctld)")
+    try:
+        done = in_bridge_image(box, "python", "-c", FROZEN)
+    finally:
+        box.ctl("sh", "-c", "kill -CONT $(pidof slurmctld)")
+    sys.stdout.write(done.stdout)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert [line.split()[0] for line in done.stdout.splitlines()[:3]] == ["UnknownStateError"] * 3
 
 
 def in_bridge_image(box: SlurmBox, *command: str) -> subprocess.CompletedProcess[str]:
