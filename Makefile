@@ -10,7 +10,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@bash deploy/images/bootstrap.sh python
