@@ -12,38 +12,29 @@ import sqlite3
 import subprocess
 import time
 import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Self
 
 import jwt
-import yaml
 
 from bridge import wellknown
 from bridge.clock import SystemClock
-from bridge.errors import RejectedError
 from bridge.kube import port
 from bridge.kube.port import Object
 from bridge.ledger.journal import SqlLedger, open_ledger
 from bridge.ledger.port import Entry
 from bridge.workloads.model import Grant, WorkloadId
-from tests import kubebox
+from tests.integration import setting
 from tests.integration.kubelet import Kubelet
 from tests.kubebox import KubeBox
-from tests.kubewait import wait
 from tests.slurmbox import ROOT, SlurmBox, image
 
-GPUS: Final = {"g1": 8, "g2": 8}
 WORKERS: Final = ("h100-g1", "h100-g2")
-NAMESPACE: Final = "slurm"
-CLUSTER: Final = "box"
 API_PORT: Final = 8080
 BOUND_S: Final = 90.0
 PAUSE_S: Final = 0.1  # most conditions ask a container, which costs as much
-_BASE: Final = ("namespace.yaml", "priorityclass.yaml", "rbac-controller.yaml")
-_SANDBOX: Final = ("namespaces.yaml", "flavors.yaml", "teams.yaml")
 
 
 class BridgeBox:
@@ -62,8 +53,8 @@ class BridgeBox:
             undo.callback(self._stack.close)
             self._stack.enter_context(self.slurm)
             self.kube = self._stack.enter_context(KubeBox(network=self.slurm._network))
-            self._apply()
-            self.kubelet = Kubelet(self.kube.gateway(), self.slurm, GPUS)
+            setting.apply(self.kube, self.slurm.folder / "keys")
+            self.kubelet = Kubelet(self.kube.gateway(), self.slurm, setting.GPUS)
             self._stack.callback(self.kubelet.stop)
             self.kubelet.start()
             self._create_container()
@@ -174,7 +165,7 @@ class BridgeBox:
         try:
             with self.ledger() as ledger:
                 rows = {row.node: row.worker for row in ledger.capacity_rows()}
-                return not ledger.grants(holding=True) and rows == GPUS
+                return not ledger.grants(holding=True) and rows == setting.GPUS
         except sqlite3.OperationalError:
             return False  # not made yet
 
@@ -222,71 +213,7 @@ class BridgeBox:
         """Let scripts of this name end, that wait to be told."""
         (self.slurm.folder / "home" / "alice" / f"{name}.go").touch()
 
-    # --- bring-up ----------------------------------------------------------------------------------------------
-    def _apply(self) -> None:
-        kube = self.kube
-        for path in documents("crds"):
-            kube.apply_file(path)
-        for name in _BASE:
-            kube.apply_file(ROOT / "deploy" / "manifests" / "base" / name)
-        for name in _SANDBOX:
-            kube.apply_file(ROOT / "deploy" / "manifests" / "sandbox" / name)
-        kube.apply(_alice_edits())
-        self._apply_slurm()
-        for path in documents("deploy/policies"):
-            kube.apply_file(path)
-        for name, gpus in GPUS.items():
-            self._create_node(name, gpus)
-        wait("the policies act", self._policies_act, 60, kube.log)
-
-    def _apply_slurm(self) -> None:
-        """Apply the sandbox's cluster under our slurmctld's name, and its keys as they are."""
-        documents = yaml.safe_load_all((ROOT / "deploy" / "manifests" / "sandbox" / "slurm.yaml").read_text())
-        for document in documents:
-            if document["kind"] == "SlurmCluster":
-                document["metadata"]["name"] = CLUSTER
-            if document["kind"] == "NodeSet":
-                document["spec"]["cluster"] = CLUSTER
-                if document["spec"]["flavor"] != "h100":
-                    continue
-            self.kube.apply(document)
-        keys = {
-            name: b64encode((self.slurm.folder / "keys" / name).read_bytes()).decode()
-            for name in ("slurm.key", "jwt_hs256.key")
-        }
-        meta = {"name": "slurm-keys", "namespace": NAMESPACE}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": keys}
-        self.kube.gateway().create(port.SECRETS, secret, namespace=NAMESPACE)
-
-    def _create_node(self, name: str, gpus: int) -> None:
-        gateway = self.kube.gateway()
-        labels = {wellknown.GPU_PRODUCT_LABEL: "H100", wellknown.HOSTNAME_LABEL: name}
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
-        gateway.create(port.NODES, node)
-        amounts = {"nvidia.com/gpu": str(gpus), "cpu": "16", "memory": "32Gi", "pods": "110"}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
-        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-        gateway.patch(port.NODES, name, {"status": status}, subresource="status")
-        gateway.patch(port.NODES, name, {"spec": {"taints": None}})  # the API server adds "not ready" to new nodes
-
-    def _policies_act(self) -> bool:
-        """Return whether pods are gated and Jobs routed by now (it takes about two seconds)."""
-        alice, admin = self.kube.gateway("alice"), self.kube.gateway()
-        try:
-            pod = alice.create(port.PODS, kubebox.pod("probe", gpus=1), namespace="vision")
-        except RejectedError:
-            return False  # the policy that guards acts before the one that gates
-        admin.delete(port.PODS, "probe", namespace="vision", grace_s=0)
-        try:
-            job = alice.create(port.JOBS, batch_job(f"probe-{time.monotonic_ns()}", 1, "true"), namespace="vision")
-        except RejectedError:
-            return False
-        name = job["metadata"]["name"]
-        admin.delete(port.JOBS, name, namespace="vision")
-        if "finalizers" in job["metadata"]:
-            admin.patch(port.JOBS, name, {"metadata": {"finalizers": None}}, namespace="vision")
-        return "schedulingGates" in pod["spec"] and job["spec"].get("managedBy") == wellknown.JOB_MANAGED_BY
-
+    # --- parts --------------------------------------------------------------------------------------------------
     def _create_container(self) -> None:
         source = self.folder / "source"
         for name in ("bridge", "slurm-conf"):  # a copy: the checkout may change while tests run
@@ -318,40 +245,6 @@ class BridgeBox:
         line += ["--entrypoint", "/usr/bin/tini"]
         docker(*line, image("bridge"), "--", "python3", "-m", "bridge.controller")
         self._stack.callback(docker, "rm", "--force", "--volumes", self._name)
-
-
-def _alice_edits() -> Object:
-    """Bind alice to what `edit` gathers; the gathering itself is the controller-manager's, which does not run here."""
-    rbac = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": f"{rbac}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "members", "namespace": "vision"},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:aggregate-to-edit"},
-        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "alice"}],
-    }
-
-
-def batch_job(name: str, gpus: int, script: str, **spec: Any) -> Object:
-    """Return a kubectl GPU Job that runs a shell script; `spec` goes beside its template."""
-    container = {
-        "name": "main",
-        "image": "slurmbridge.dev/worker",
-        "command": ["/bin/sh", "-c", script],
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-    }
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {"backoffLimit": 0, **spec, "template": template},
-    }
-
-
-def documents(folder: str) -> list[Path]:
-    """Return the YAML files of a folder that the API server takes."""
-    return sorted(path for path in (ROOT / folder).glob("*.yaml") if path.name != "kustomization.yaml")
 
 
 def docker(*arguments: str) -> str:

@@ -9,7 +9,8 @@ from bridge.ledger.port import Entry
 from bridge.workloads import slurmjobs
 from bridge.workloads.model import Grant, WorkloadId
 from tests.integration import steps
-from tests.integration.bridgebox import CLUSTER, BridgeBox
+from tests.integration.bridgebox import BridgeBox
+from tests.integration.setting import CLUSTER
 from tests.integration.steps import Work
 
 

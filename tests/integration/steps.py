@@ -14,7 +14,8 @@ from bridge.kube import port
 from bridge.kube.port import Kind, Object
 from bridge.workloads.model import WorkloadId
 from tests import kubebox
-from tests.integration.bridgebox import NAMESPACE, WORKERS, BridgeBox, batch_job
+from tests.integration.bridgebox import WORKERS, BridgeBox
+from tests.integration.setting import NAMESPACE, batch_job
 
 Conditions = Iterator[tuple[str, Callable[[], bool]]]
 TEAM: Final = "vision"

@@ -13,7 +13,8 @@ from bridge.kube import port
 from bridge.kube.port import Object
 from tests import kubebox
 from tests.integration import outcome, steps
-from tests.integration.bridgebox import WORKERS, BridgeBox, batch_job, docker
+from tests.integration.bridgebox import WORKERS, BridgeBox, docker
+from tests.integration.setting import batch_job
 from tests.integration.steps import TEAM, Work
 from tests.kubebox import unique
 
