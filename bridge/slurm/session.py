@@ -5,6 +5,7 @@ that may reach the bridge, so it runs here; bridge.slurm.adapter starts, bounds 
 over the socket FD as (verb, arguments), answers go back as (outcome, value).
 """
 
+import ctypes
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ from bridge.slurm.model import JobSpec, JobState, Phase, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
 
 _SIGKILL: Final = 9
+_PR_SET_PDEATHSIG: Final = 1  # of linux/prctl.h
 
 
 class Session:
@@ -185,7 +187,18 @@ FAULTS: Final = {
     fault.__name__: fault for fault in (NotFoundError, RejectedError, UnknownStateError, OutcomeUnknownError)
 }
 
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when the bridge is killed: a dead leader must not go on writing.
+
+    (The kernel means the thread that started us. Where only that one ended, the adapter starts another process.)
+    """
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
+        raise OSError("prctl(PR_SET_PDEATHSIG) failed")
+
+
 if __name__ == "__main__":
+    end_with_parent()
     # Slurm shortens long task lists unless told otherwise.
     os.environ["SLURM_BITSTR_LEN"] = "0"
     serve(Connection(int(sys.argv[1])), Session())

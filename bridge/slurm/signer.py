@@ -1,6 +1,7 @@
 """sackd, which signs what libslurm sends: under auth/slurm a client holds no key, it asks a socket on its host.
 
-One for each slurm.conf, with a socket of its own. It runs as we do, so slurmctld knows us by our own uid (root).
+One for each slurm.conf, with a socket of its own; it ends with us, even when we are killed. It runs as we do, so
+slurmctld knows us by our own uid (root).
 """
 
 import contextlib
@@ -62,7 +63,7 @@ class Signer:
         with tempfile.TemporaryFile() as words:
             environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
             self._child = subprocess.Popen(
-                [SACKD, "-D", "-f", str(self._conf)],
+                ["setpriv", "--pdeathsig", "TERM", SACKD, "-D", "-f", str(self._conf)],
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,

@@ -64,6 +64,41 @@ def test_a_frozen_slurmctld_is_unknown_within_bounds(box: SlurmBox) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[:3]] == ["UnknownStateError"] * 3
 
 
+KILLED = """
+import os, signal, subprocess, sys, time
+code = '''
+import sys, time
+from pathlib import Path
+from bridge.slurm.adapter import PyslurmAdapter
+slurm = PyslurmAdapter(Path("/conf/slurm.conf"))
+slurm.jobs()
+slurm.reconfigure()
+print("ready", flush=True)
+time.sleep(60)
+'''
+def others():
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    ours = [line for line in listed.splitlines() if " -c " not in line]
+    return [line for line in ours if line.startswith("/usr/sbin/sackd") or "-m bridge.slurm.session" in line]
+
+bridge = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+assert bridge.stdout.readline() == "ready\\n"
+assert len(others()) == 3, others()
+bridge.kill()
+bridge.wait()
+deadline = time.monotonic() + 10
+while others():
+    assert time.monotonic() < deadline, others()
+    time.sleep(0.05)
+"""
+
+
+def test_nothing_of_a_killed_bridge_goes_on_speaking_to_slurmctld(box: SlurmBox) -> None:
+    """A leader that is dead must not finish its writes beside the next one."""
+    done = in_bridge_image(box, "python", "-c", KILLED)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
 def in_bridge_image(box: SlurmBox, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command beside slurmctld, with the checkout and the cluster's configuration mounted."""
     conf = box.client_conf()
