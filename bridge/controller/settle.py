@@ -113,9 +113,9 @@ def _slurm(grant: Grant, task: SlurmTask | None, world: World) -> Iterator[acts.
 
 
 def _took_time(job: SlurmJob) -> bool:
-    """Return whether an ended job ran; one that completed did, though within one second of Slurm's clock."""
-    completed = job.state is JobState.COMPLETED
-    return completed or (job.end_ms is not None and job.start_ms is not None and job.end_ms > job.start_ms)
+    """Return whether an ended job ran: one that exited did, though within one second of Slurm's clock."""
+    exited = job.state in (JobState.COMPLETED, JobState.FAILED)
+    return exited or (job.end_ms is not None and job.start_ms is not None and job.end_ms > job.start_ms)
 
 
 def _start(grant: Grant, start_ms: int | None) -> int:

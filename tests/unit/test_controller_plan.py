@@ -74,6 +74,22 @@ def test_an_ended_job_releases_at_slurms_own_end_time() -> None:
     assert release.at_ms == worlds.NOW_MS - 1_000
 
 
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED])
+def test_a_job_that_exited_before_it_was_seen_has_run_though_within_one_second(state: JobState) -> None:
+    second = worlds.NOW_MS - 5_000
+    ended = worlds.job(state=state, held=False, start_ms=second, end_ms=second)
+    plan = planner.plan(worlds.world(slurm_jobs=[ended], grants=[worlds.grant(J1)]))
+    assert [w.at_ms for w in of(plan, acts.Run)] == [w.at_ms for w in of(plan, acts.Release)] == [second]
+    assert not of(plan, acts.Void)
+
+
+def test_a_job_that_was_cancelled_before_it_ran_gives_its_reservation_back() -> None:
+    second = worlds.NOW_MS - 5_000
+    ended = worlds.job(state=JobState.CANCELLED, held=True, start_ms=second, end_ms=second, nodes=())
+    plan = planner.plan(worlds.world(slurm_jobs=[ended], grants=[worlds.grant(J1)]))
+    assert (len(of(plan, acts.Void)), of(plan, acts.Run)) == (1, [])
+
+
 def test_a_requeued_job_ends_its_attempt_and_asks_again() -> None:
     world = worlds.world(
         nodes=[worlds.node("g1")], slurm_jobs=[worlds.job()], grants=[worlds.grant(J1, GrantState.RUNNING)]
