@@ -1,6 +1,7 @@
 """job_submit.lua against real sbatch, scontrol and scancel of real users: who may ask for what, and what may change."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -186,6 +187,21 @@ def test_a_job_runs_as_its_owner_and_sees_its_gpus(box: SlurmBox) -> None:
     box.wait("it ends", lambda: box.field(job, "JobState") == "COMPLETED")
     output = box.run("login", "cat", f"/home/alice/{job}", user="alice").stdout
     assert output.split() == ["alice", "0,1"]
+
+
+@pytest.mark.parametrize("program", ["srun", "salloc"])
+def test_an_interactive_job_waits_for_its_release_and_then_works(box: SlurmBox, program: str) -> None:
+    command = {"srun": ["sh"], "salloc": ["srun", "sh"]}[program]
+    script = 'echo "$(id -un) $CUDA_VISIBLE_DEVICES"'
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(box.run, "login", program, "--gpus=1", *command, "-c", script, user="alice")
+        box.wait("it is in the queue", lambda: bool(box.ctl("squeue", "--noheader")))
+        job = box.ctl("squeue", "--noheader", "--format=%A").strip()
+        assert box.field(job, "Priority") == "0"
+        assert not waiting.done()
+        box.ctl("scontrol", "release", job)
+        done = waiting.result(60)
+    assert (done.returncode, done.stdout.split()) == (0, ["alice", "0"]), done.stderr
 
 
 def test_without_a_members_file_gpu_jobs_are_refused_and_cpu_jobs_pass(box: SlurmBox) -> None:
