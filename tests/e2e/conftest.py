@@ -16,12 +16,12 @@ def platform() -> None:
     except shell.PlatformMissingError as error:
         pytest.fail(str(error), pytrace=False)
     until("sbridge answers", lambda: sbridge.attempt("status").code == 0, 60)
+    quiet.restore()
 
 
 @pytest.fixture(autouse=True)
 def _quiet(platform: None) -> Iterator[None]:  # noqa: ARG001 - ordered after it
     """Leave nothing to the next test, and an intact ledger."""
-    quiet.restore()
     yield
     quiet.restore()
     sbridge.verified()

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -157,9 +158,9 @@ def nodes() -> dict[str, dict[str, str]]:
     return found
 
 
-def usable(name: str) -> bool:
+def usable(name: str, found: Mapping[str, Mapping[str, str]] | None = None) -> bool:
     """Whether a worker is registered, answers, and takes jobs."""
-    state = nodes().get(name, {}).get("State", "")
+    state = (nodes() if found is None else found).get(name, {}).get("State", "")
     words = set(state.rstrip("*").split("+"))
     unusable = {"DRAIN", "DOWN", "NOT_RESPONDING", "INVALID_REG"}
     return not state.endswith("*") and bool(words & {"IDLE", "MIXED", "ALLOCATED"}) and not words & unusable

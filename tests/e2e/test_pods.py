@@ -12,8 +12,7 @@ def test_a_gpu_pod_is_bound_after_its_grant_and_freed_when_it_has_ended() -> Non
     pod = until("the pod has succeeded", lambda: _phase("nlp", "e2e-once", "Succeeded"))
     assert pod["spec"]["nodeName"] == "g3"
     assert pod["metadata"]["annotations"]["slurmbridge.dev/submitted-by"] == "bob"
-    told = until("the end is in the ledger", lambda: _ended("pod/nlp/e2e-once"))
-    assert told["placement"] == {"g3": 2}
+    until("the end is in the ledger", lambda: _ended("pod/nlp/e2e-once"))
     assert kube.condition(pod, "slurmbridge.dev/Admitted")["status"] == "True"
 
 
