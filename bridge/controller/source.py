@@ -164,12 +164,14 @@ class BeatSource:
 
     def explain(self, workload: str) -> Explain:
         """Everything about one workload: its row, what binds it, who holds that, and what happened when."""
-        row = next((r for r in self.queue() if r.id == workload), None)
+        ended = self._ledger.ended(limit=ENDED_SHOWN)
+        rows = queue.rows(self.beat, ended, self._clock.now_ms())
+        row = next((r for r in rows if r.id == workload), None)
         history = self._ledger.history(WorkloadId(workload))
         if row is None:
             raise NotFoundError(f"workload {workload!r} is not known; `sbridge queue --all` lists those that are")
         why = self.beat.plan.waits.get(WorkloadId(workload))
-        grant = next((g for g in self.beat.plan.grants if g.workload == workload), None)
+        grant = next((g for g in (*self.beat.plan.grants, *ended) if g.workload == workload), None)
         numbers = dict(why.numbers) if why else {}
         submitted = Moment(at_ms=row.submitted_ms, what="submitted", text=f"{row.gpus} {row.flavor} by {row.user}")
         return Explain(
