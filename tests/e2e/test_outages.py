@@ -56,9 +56,11 @@ def test_a_slurmctld_that_hangs_changes_nothing_and_heals_by_itself() -> None:
         _signal("STOP")
         try:
             until("status says that Slurm is not reachable", lambda: not _slurm_ok(), 60)
+            kube.kubectl("cordon", "g2")
             holds("workers stay", lambda: "" if len(kube.workers()) == 2 else "a worker is gone", HUNG_S)
         finally:
             _signal("CONT")
+        until("the cordon has drained the worker", lambda: "DRAIN" in slurm.nodes()["h100-g2"]["State"], 60)
         until("status says that Slurm is well", _slurm_ok, 60)
         assert slurm.job(job).state == "RUNNING"
 
