@@ -208,6 +208,9 @@ local function refusal_of_gpu_job(job, asked)
   if job.tres_per_socket and next(gpus_in(job.tres_per_socket, {})) then
     return "--gpus-per-socket cannot be counted before the job runs: ask with --gpus-per-node or --gres=gpu:N"
   end
+  if set(job.het_job_offset) then
+    return "a heterogeneous job with GPUs is not admitted as a whole: submit its parts as jobs of their own"
+  end
   if job.priority == 0 then
     return "--hold is of no use for a GPU job: it waits for the ledger anyway; leave it out, or use --begin=TIME"
   end

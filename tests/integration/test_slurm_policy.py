@@ -55,6 +55,11 @@ def test_a_job_without_gpus_passes(box: SlurmBox, options: str) -> None:
     assert "AdminComment" not in box.ctl("scontrol", "--oneliner", "show", "job", job)
 
 
+def test_a_heterogeneous_job_without_gpus_passes(box: SlurmBox) -> None:
+    job = box.submitted("alice", "--ntasks=1", ":", "--ntasks=1")
+    assert int(box.field(job, "Priority")) > 0
+
+
 REFUSALS = [
     ("mallory", "--gpus=1", "none was given: add --account=NAME (you are in no team; ask an administrator)"),
     ("carol", "--gpus=1", "none was given: add --account=NAME (your accounts: nlp, vision)"),
@@ -71,6 +76,8 @@ REFUSALS = [
     ("alice", "--ntasks=13 --gpus-per-task=1", "13 h100 GPUs can never be granted to account vision: its limit is 12"),
     ("alice", "--gpus=h100:1,a100:1", "a job gets GPUs of one type, this one asks for 2"),
     ("alice", "--gpus-per-socket=1 --sockets-per-node=1", "--gpus-per-socket cannot be counted"),
+    ("alice", "--gpus=1 : --gpus=1", "a heterogeneous job with GPUs is not admitted as a whole"),
+    ("alice", "--ntasks=1 : --gpus=1", "a heterogeneous job with GPUs is not admitted as a whole"),
     ("alice", "--gpus=1 --hold", "--hold is of no use for a GPU job"),
     ("alice", "--exclusive", "--exclusive is refused: it takes every GPU of its nodes"),
     ("alice", "--exclusive --gpus=1", "--exclusive is refused: it takes every GPU of its nodes"),
