@@ -61,14 +61,14 @@ types:
 layers:
 	@$(VENV)/bin/lint-imports
 unit:
-	@$(PY) -m pytest -q tests/unit tests/property
+	@$(PY) -m pytest -q -n 2 tests/unit tests/property
 
 .PHONY: test test-contract test-integration test-e2e
 test: check test-contract test-integration test-e2e ## every tier: unit, property, contract, integration, e2e
 test-contract: images ## contract suites: each port's fake and its real thing
-	@$(PY) -m pytest -q tests/contract
+	@$(PY) -m pytest -q -n 2 --dist loadfile tests/contract
 test-integration: images ## real slurmctld, real kube-apiserver, in containers of ours
-	@$(PY) -m pytest -q tests/integration
+	@$(PY) -m pytest -q -n 2 --dist loadfile tests/integration
 test-e2e: sandbox-up ## the whole platform: what `make sandbox` does, the tour as one of the tests
 	@$(MAKE) --no-print-directory sandbox-deploy
 	@set -a; . $(SANDBOX_ENV); set +a; $(PY) -m pytest -q tests/e2e
