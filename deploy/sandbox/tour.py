@@ -17,7 +17,7 @@ SOURCES = Path(__file__).with_name("tour")
 SHEETS = layout.STATE_DIR / "tour"
 H100_WORKERS = ("h100-g1", "h100-g2")
 NODE_GPUS, JOB_GPUS, REPLICAS, REPLICA_GPUS = 8, 4, 2, 2
-SHORT_S, LONG_S = 12, 45  # how long bob's and alice's jobs run
+SHORT_S, LONG_S = 12, 35  # how long bob's and alice's jobs run
 
 NEXT = """
 What to type next (`. .build/sandbox/env` first, in each new terminal):

@@ -86,10 +86,11 @@ def test_a_slurmctld_without_its_state_gets_its_workers_back_and_nothing_is_dele
     until("the pod runs", lambda: _phase("nlp", "e2e-serves") == "Running")
     job = slurm.sbatch("alice", "--account=vision --gres=gpu:8")
     slurm.reaches(job, "RUNNING")
-    lost = sbridge.explain(job)["workload"]["id"]
+    lost, key = sbridge.explain(job)["workload"]["id"], slurm.job(job).admin_comment.split(" ")[0]
     with _untouched():
         _lose_state()
         until("slurmctld answers", _answers, 90)
+        assert not [each for each in slurm.jobs() if each.admin_comment.startswith(key)], "the state was not lost"
         until("both workers are registered again", lambda: all(map(slurm.usable, kube.workers())), 90)
     assert _phase("nlp", "e2e-serves") == "Running"
     until("the lost job's GPUs are free", lambda: not [row for row in sbridge.queue() if row["id"] == lost], 180)
