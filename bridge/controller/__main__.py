@@ -91,7 +91,7 @@ def main() -> int:
     )
     fault = chosen_fault(chosen.fault)
     gateway = KubeGateway(transport.found(), fault=fault)
-    lease_gateway = KubeGateway(transport.found(connections=2), read_s=LEASE_READ_S)
+    lease_gateway = KubeGateway(transport.found(connections=2), read_s=LEASE_READ_S, fault=fault)
     return Process(chosen, Outside(gateway, lease_gateway, connect_slurm, fault)).run()
 
 
