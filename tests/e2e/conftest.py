@@ -11,10 +11,9 @@ from tests.e2e.waiting import until
 @pytest.fixture(scope="session", autouse=True)
 def platform() -> None:
     """Find the sandbox working."""
-    try:
-        shell.require()
-    except shell.PlatformMissingError as error:
-        pytest.fail(str(error), pytrace=False)
+    missing = shell.missing()
+    if missing:
+        pytest.fail(missing, pytrace=False)
     until("sbridge answers", lambda: sbridge.attempt("status").code == 0, 60)
     quiet.restore()
 

@@ -48,8 +48,13 @@ def run(command: Sequence[str], *, text: str = "", timeout_s: float = 60) -> str
 
 
 def require() -> None:
-    """Fail with the way out when no sandbox is named."""
-    if not os.environ.get("KUBECONFIG"):
-        raise PlatformMissingError(
-            "KUBECONFIG is not set: run `make test-e2e`, or `. .build/sandbox/env` first (`make sandbox` makes it)"
-        )
+    """Raise with the way out when no sandbox is named."""
+    if missing():
+        raise PlatformMissingError(missing())
+
+
+def missing() -> str:
+    """Say how to name a sandbox; "" when one is named."""
+    if os.environ.get("KUBECONFIG"):
+        return ""
+    return "KUBECONFIG is not set: run `make test-e2e`, or `. .build/sandbox/env` first (`make sandbox` makes it)"
