@@ -49,6 +49,8 @@ class Workload:
     name: str = ""
     time_limit_s: int | None = None
     within_nodes: frozenset[NodeName] | None = None
+    preemptible: bool = True  # False: it can be no victim, so it is admitted within the guarantee only
+    endless: bool = False  # serves until somebody stops it: no backfill may count on its end
 
     @property
     def gpus(self) -> int:

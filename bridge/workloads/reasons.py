@@ -11,6 +11,8 @@ class Reason(StrEnum):
     QUOTA = "QuotaExceeded"  # the team (or an ancestor) may not hold more now
     CAPACITY = "NoFreeCapacity"  # quota would allow it, no feasible set of nodes is free
     BEHIND_GANG = "ReservedForOlderGang"  # what is free is kept for an older, larger workload of the team
+    RECLAIMING = "ReclaimingGuarantee"  # borrowed GPUs are being taken back for it; earmarked until it starts
+    GUARANTEE_ONLY = "OnlyWithinGuarantee"  # it cannot be preempted, so it may not borrow
     MOVING = "CapacityMoving"  # granted; workers are being created or drained for it
     STARTING = "Starting"  # granted and handed to its system; not yet running there
     NEVER_FITS_QUOTA = "ExceedsLimit"  # more than the team could ever hold
