@@ -1,11 +1,9 @@
 """Each GPU of a node in exactly one column: what the ledger records as capacity. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridge.capacity.demand import demands
+from bridge.capacity.demand import Demand
 from bridge.capacity.model import NodeView, PodPhase
-from bridge.workloads.model import Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +19,8 @@ class Columns:
     cause: str = ""
 
 
-def columns(view: NodeView, grants: Sequence[Grant]) -> Columns:
-    """Sort a node's GPUs into columns.
+def columns(view: NodeView, demand: Demand) -> Columns:
+    """Sort a node's GPUs into columns; `demand` is what the grants want of it.
 
     A worker holds its GPUs until its containers have ended: a terminating one still does, a failed one does not.
     GPUs that pods were granted and a worker still holds count with the worker.
@@ -32,7 +30,7 @@ def columns(view: NodeView, grants: Sequence[Grant]) -> Columns:
         worker = view.worker.gpus
     held = worker + view.unmanaged if worker else view.pods_granted + view.unmanaged
     total = max(view.allocatable, view.capacity or 0, held)
-    pods = min(demands([view], grants)[view.name].pods, total - worker - view.unmanaged)
+    pods = min(demand.pods, total - worker - view.unmanaged)
     rest = total - worker - pods - view.unmanaged
     lost = min(rest, max(0, total - view.allocatable))
     if view.unusable:

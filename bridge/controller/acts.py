@@ -218,19 +218,11 @@ class EndMirror:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteObject:
-    """Delete a pod of ours by UID."""
-
-    pod: Object
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class DropFinalizer:
     """Let a deleted batch Job go: its Slurm job has ended."""
 
     job: Object
 
 
-KubeAct = UngatePod | DeletePod | TellPod | TellJob | Announce | CreateMirror | EndMirror | DeleteObject | DropFinalizer
+KubeAct = UngatePod | DeletePod | TellPod | TellJob | Announce | CreateMirror | EndMirror | DropFinalizer
 SlurmAct = SubmitJob | ReleaseJob | HoldJob | RequeueJob | RetryJob | CancelJob | AnnotateJob

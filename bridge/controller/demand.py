@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bridge import wellknown
+from bridge.controller import cancel
 from bridge.controller.world import World
 from bridge.kube.port import Object
 from bridge.slurm import states
@@ -28,8 +29,7 @@ def demand(world: World, grants: tuple[Grant, ...]) -> Demand:
     """Collect held GPU jobs and gated GPU pods that no grant holds for; nothing of a system that is unknown."""
     held = {grant.workload for grant in grants}
     tasks = {task.id: task for task in _held_tasks(world) if task.id not in held} if world.slurm.ok else {}
-    gated = {pods.workload_id(pod): pod for pod in _gated_pods(world)} if world.kube.ok else {}
-    gated = {identity: pod for identity, pod in gated.items() if identity not in held}
+    gated = {identity: pod for identity, pod in _gated_pods(world) if identity not in held} if world.kube.ok else {}
     waiting: list[Workload] = []
     refused: dict[WorkloadId, Waiting] = {}
     for identity, task in tasks.items():
@@ -64,7 +64,7 @@ def _held_tasks(world: World) -> list[SlurmTask]:
     stopped = _stopped_keys(world)
     return [
         task
-        for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs)
+        for task in world.slurm.tasks.values()
         if task.job.held
         and slurmjobs.wants_gpus(task.job)
         and states.phase(task.job.state, task.job.flags) is Phase.WAITING
@@ -84,16 +84,16 @@ def _stopped_keys(world: World) -> set[str]:
 
 def cancelled_ids(world: World) -> set[WorkloadId]:
     """Workloads with an open cancel."""
-    return {i.workload for i in world.intents.values() if i.kind == "cancel" and i.settled_ms is None}
+    return {intent.workload for intent in cancel.asked(world.intents.values())}
 
 
-def _gated_pods(world: World) -> list[Object]:
+def _gated_pods(world: World) -> list[tuple[WorkloadId, Object]]:
     cancelled = cancelled_ids(world)
     return [
-        pod
-        for pod in world.kube.pods
+        (identity, pod)
+        for identity, pod in world.kube.pods_by_id.items()
         if pods.life(pod) is pods.PodLife.GATED
         and not pods.deleting(pod)
         and [gate["name"] for gate in pod["spec"]["schedulingGates"]] == [wellknown.QUOTA_GATE]
-        and pods.workload_id(pod) not in cancelled
+        and identity not in cancelled
     ]

@@ -48,7 +48,7 @@ class KubeHands:
                     self._tell_job(act)
                 case acts.Announce():
                     self._events.emit(act.object, act.reason, act.message, warning=act.warning)
-                case acts.DeletePod() | acts.DeleteObject():
+                case acts.DeletePod():
                     self._delete(act.pod)
                 case acts.EndMirror():
                     self._annotate(act.pod, {wellknown.MIRROR_ENDED_ANNOTATION: str(act.exit_code)})

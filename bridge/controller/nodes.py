@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Final
 
 from bridge import wellknown
 from bridge.capacity import columns, model
+from bridge.capacity.demand import demands
 from bridge.capacity.model import NodeView, PodPhase, SlurmView, WorkerView
 from bridge.controller import workers
 from bridge.controller.world import NodeSetView, World
@@ -60,23 +62,11 @@ def rows(world: World, grants: tuple[Grant, ...], seen: tuple[NodeView, ...]) ->
     """Return who holds each node's devices; a node that is unknown keeps its last row in the ledger."""
     if not (world.kube.ok and world.slurm.ok):
         return ()
-    found = []
-    for view in seen:
-        sorted_out = columns.columns(view, grants)
-        found.append(
-            CapacityRow(
-                node=view.name,
-                flavor=view.flavor,
-                total=sorted_out.total,
-                worker=sorted_out.worker,
-                pods=sorted_out.pods,
-                unmanaged=sorted_out.unmanaged,
-                idle=sorted_out.idle,
-                unavailable=sorted_out.unavailable,
-                cause=sorted_out.cause,
-            )
-        )
-    return tuple(found)
+    demand = demands(seen, grants)
+    return tuple(
+        CapacityRow(node=view.name, flavor=view.flavor, **asdict(columns.columns(view, demand[view.name])))
+        for view in seen
+    )
 
 
 def _view(

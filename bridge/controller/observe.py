@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from bridge import wellknown
 from bridge.capacity import readiness
 from bridge.clock import Clock
-from bridge.controller import route, settings, workers
+from bridge.controller import cancel, route, settings, workers
 from bridge.controller.poller import Reading
 from bridge.controller.world import KubeView, Memory, Settings, SlurmView, World
 from bridge.kube import port
@@ -15,7 +15,7 @@ from bridge.kube.port import Object
 from bridge.ledger.port import Intent, Ledger
 from bridge.slurm import states
 from bridge.slurm.model import Phase, SlurmNode
-from bridge.workloads import pods, slurmjobs
+from bridge.workloads import pods
 from bridge.workloads.model import Grant, NodeName, System, WorkloadId
 
 KeyT = TypeVar("KeyT", bound=str)
@@ -75,6 +75,9 @@ class Observer:
         grants = tuple(self._ledger.grants(holding=True))
         intents = self._intents()
         kube = self._kube(chosen)
+        memory = self._memory
+        missing_ms: dict[WorkloadId, int] = {}  # filled below, before anybody else sees the view
+        released_ms: dict[WorkloadId, int] = {}
         slurm = SlurmView(
             cluster=chosen.cluster,
             ok=reading.ok,
@@ -82,21 +85,15 @@ class Observer:
             jobs=reading.jobs,
             nodes={node.name: node for node in reading.nodes},
             error=reading.error,
+            missing_ms=missing_ms,
+            released_ms=released_ms,
         )
         watched = {g.workload for g in grants if g.system is System.SLURM} | set(route.missing(intents))
+        watched |= {i.workload for i in cancel.asked(intents.values()) if not i.workload.startswith("pod/")}
         self._watch_jobs(slurm, watched, {g.workload for g in grants}, now_ms)
         self._watch_workers(kube, slurm, grants, now_ms)
-        memory = self._memory
-        slurm = SlurmView(
-            cluster=slurm.cluster,
-            ok=slurm.ok,
-            read_ms=slurm.read_ms,
-            jobs=slurm.jobs,
-            nodes=slurm.nodes,
-            error=slurm.error,
-            missing_ms=dict(memory.missing_ms),
-            released_ms=dict(memory.released_ms),
-        )
+        missing_ms.update(memory.missing_ms)
+        released_ms.update(memory.released_ms)
         remembered = Memory(dict(memory.idle_since_ms), dict(memory.failures))
         rows = {row.node: row for row in self._ledger.capacity_rows()}
         return World(now_ms, kube, slurm, chosen, grants, intents, rows, remembered)
@@ -146,7 +143,7 @@ class Observer:
         if not slurm.ok:
             memory.missing_ms.clear()
             return
-        tasks = {task.id: task for task in slurmjobs.tasks(slurm.cluster, slurm.jobs)}
+        tasks = slurm.tasks
         absent = {identity for identity in watched if identity not in tasks}
         released = {
             identity

@@ -8,10 +8,9 @@ from bridge.controller.cycle import Beat
 from bridge.kube.port import Object
 from bridge.slurm import states
 from bridge.slurm.model import Phase
-from bridge.workloads import pods, slurmjobs
+from bridge.workloads import pods
 from bridge.workloads.model import Grant, GrantState, System, Workload, WorkloadId
 from bridge.workloads.reasons import Waiting
-from bridge.workloads.slurmjobs import SlurmTask
 
 
 def rows(beat: Beat, ended: Iterable[Grant], now_ms: int) -> list[QueueRow]:
@@ -39,12 +38,10 @@ class _Finder:
 
     def __init__(self, beat: Beat) -> None:
         world = beat.world
-        self._tasks: Mapping[WorkloadId, SlurmTask] = {
-            task.id: task for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs)
-        }
+        self._tasks = world.slurm.tasks
         self._pods: Mapping[WorkloadId, Object] = {
             **{WorkloadId(f"pod/{uid}"): pod for uid, pod in world.kube.gone.items()},
-            **{pods.workload_id(pod): pod for pod in world.kube.pods},
+            **world.kube.pods_by_id,
         }
         self._jobs = {job["metadata"]["uid"]: job["metadata"] for job in world.kube.jobs}
         self._accounts = {tenant.account: tenant.name for tenant in world.settings.tenants.teams}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge import wellknown
-from bridge.controller import acts, workers
+from bridge.controller import acts, settle, workers
 from bridge.controller.world import World
 from bridge.errors import InvalidInputError
 from bridge.kube.port import Object
@@ -44,7 +44,7 @@ def route(world: World) -> Routed:
     routed = Routed()
     if not (world.kube.ok and world.slurm.ok):
         return routed
-    tasks = {task.job.key: task for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs)}
+    tasks = {task.job.key: task for task in world.slurm.tasks.values()}
     mirrors = workers.mirrors(world.kube)
     for job in world.kube.jobs:
         if ours(job):
@@ -82,10 +82,16 @@ def _let_go(job: Object, task: SlurmTask | None, world: World, routed: Routed) -
     if task is not None and states.phase(task.job.state, task.job.flags) is not Phase.ENDED:
         routed.slurm.append(acts.CancelJob(task.ref, "its Job is deleted"))
         return
-    if task is None and _unsettled(job, world, routed):
+    if task is None and (_unsettled(job, world, routed) or _unseen(job, world)):
         return
     if wellknown.JOB_FINALIZER in (job["metadata"].get("finalizers") or []):
         routed.kube.append(acts.DropFinalizer(job))
+
+
+def _unseen(job: Object, world: World) -> bool:
+    """Return True while a job that slurmctld took is merely absent: one read without it is no end (it may restart)."""
+    sent = any(intent.outcome.startswith("job ") for intent in _intents(job, world))
+    return sent and not settle.long_missing(submit_workload(world, job), world)
 
 
 # --- submission --------------------------------------------------------------------------------------------
@@ -168,9 +174,7 @@ def owner(job: Object, world: World) -> tuple[Tenant, Member] | Waiting:
     team = pods.team_of(job, world.kube.namespaces)
     tenant = world.settings.tenants.named(team)
     if tenant is None:
-        known = ", ".join(t.name for t in world.settings.tenants.teams) or "none"
-        told = f"namespace label names team {team!r}, which does not exist; teams: {known}"
-        return Waiting(Reason.UNKNOWN_TEAM, told, final=True)
+        return pods.unknown_team(team, world.settings.tenants)
     user = str((job["metadata"].get("annotations") or {}).get(wellknown.SUBMITTED_BY, ""))
     member = world.settings.tenants.runs_as(tenant, user)
     if member is None:

@@ -32,8 +32,7 @@ def settle(world: World) -> tuple[list[acts.LedgerWrite], list[acts.SlurmAct]]:
     """Return the ledger writes that bring grants to what both systems show, and the holds that go with them."""
     writes: list[acts.LedgerWrite] = []
     slurm_acts: list[acts.SlurmAct] = []
-    by_id = {task.id: task for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs)}
-    pods_by_id = {pods.workload_id(pod): pod for pod in world.kube.pods}
+    by_id, pods_by_id = world.slurm.tasks, world.kube.pods_by_id
     for grant in world.grants:
         if grant.system is System.SLURM and world.slurm.ok and _of_cluster(grant, world):
             writes += _slurm(grant, by_id.get(grant.workload), world)
@@ -147,9 +146,14 @@ def _stuck(grant: Grant, task: SlurmTask, world: World) -> bool:
     return not task.job.held and since is not None and world.now_ms - since > STUCK_AFTER_MS
 
 
+def long_missing(workload: WorkloadId, world: World) -> bool:
+    """Return whether good reads have lacked a watched job for so long that slurmctld does not know it any more."""
+    since = world.slurm.missing_ms.get(workload)
+    return since is not None and world.now_ms - since >= LOST_AFTER_MS
+
+
 def _lost(grant: Grant, world: World) -> Iterator[acts.LedgerWrite]:
-    since = world.slurm.missing_ms.get(grant.workload)
-    if since is None or world.now_ms - since < LOST_AFTER_MS:
+    if not long_missing(grant.workload, world):
         return
     if grant.state is GrantState.RESERVED:
         yield acts.Void(grant.workload, grant.attempt, "slurmctld no longer knows the job: lost before it ran")
@@ -222,7 +226,7 @@ def _holds(
 
 
 def _adopt_jobs(world: World, held: set[WorkloadId]) -> Iterator[acts.LedgerWrite]:
-    for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs):
+    for task in world.slurm.tasks.values():
         if task.id in held or states.phase(task.job.state, task.job.flags) not in (Phase.RUNNING, Phase.ENDING):
             continue
         workload = slurmjobs.adopted(task, world.settings.tenants, world.settings.flavors, world.settings.fallback_team)

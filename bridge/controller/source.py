@@ -2,8 +2,8 @@
 
 import importlib.metadata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from bridge.api.identity import Identity
@@ -21,6 +21,7 @@ from bridge.api.views import (
     SystemHealth,
 )
 from bridge.capacity import columns, readiness
+from bridge.capacity.demand import demands
 from bridge.clock import Clock
 from bridge.controller import queue
 from bridge.controller.cycle import Beat
@@ -29,7 +30,7 @@ from bridge.ledger import port
 from bridge.ledger.port import Entry, Intent, Ledger, Usage
 from bridge.quota.model import FlavorName, TeamName
 from bridge.quota.tree import Balances
-from bridge.workloads.model import System, WorkloadId
+from bridge.workloads.model import Grant, NodeName, System, WorkloadId
 
 ENDED_SHOWN: Final = 1_000
 """Ended attempts that the queue still lists; older ones are found by their workload id (`explain`)."""
@@ -121,32 +122,17 @@ class BeatSource:
         """Every GPU node, by name, with who holds it."""
         beat = self.beat
         found = []
+        demand = demands(beat.plan.capacity, beat.plan.grants)
+        holders = _holders(beat.plan.grants)
         for view in beat.plan.capacity:
-            sorted_out = columns.columns(view, beat.plan.grants)
-            held: Counter[tuple[str, System, str]] = Counter()
-            count: Counter[tuple[str, System, str]] = Counter()
-            for grant in beat.plan.grants:
-                if view.name in grant.placement:
-                    key = (str(grant.team), grant.system, str(grant.flavor))
-                    held[key] += grant.placement[view.name]
-                    count[key] += 1
             record = view.record
             found.append(
                 NodeRow(
                     node=view.name,
                     flavor=view.flavor,
-                    total=sorted_out.total,
-                    worker=sorted_out.worker,
-                    pods=sorted_out.pods,
-                    unmanaged=sorted_out.unmanaged,
-                    idle=sorted_out.idle,
-                    unavailable=sorted_out.unavailable,
-                    cause=sorted_out.cause,
+                    **asdict(columns.columns(view, demand[view.name])),
                     ready=view.ready,
-                    holders=tuple(
-                        Holder(team=key[0], system=key[1], flavor=key[2], gpus=gpus, workloads=count[key])
-                        for key, gpus in sorted(held.items())
-                    ),
+                    holders=holders.get(view.name, ()),
                     slurm_node=record.name if record else "",
                     slurm_state="+".join([record.state, *sorted(record.flags)]) if record else "",
                     slurm_reason=record.reason if record else "",
@@ -266,6 +252,23 @@ def moment(entry: Entry) -> Moment:
         "settle": "intent settled",
     }
     return Moment(at_ms=entry.at_ms, what=told.get(entry.step, entry.step), text=_text(entry))
+
+
+def _holders(grants: Iterable[Grant]) -> Mapping[NodeName, tuple[Holder, ...]]:
+    """Return who holds each node's devices, by team, system and flavor."""
+    held: dict[NodeName, dict[tuple[str, System, str], tuple[int, int]]] = {}
+    for grant in grants:
+        key = (str(grant.team), grant.system, str(grant.flavor))
+        for node, share in grant.placement.items():
+            gpus, count = held.setdefault(node, {}).get(key, (0, 0))
+            held[node][key] = (gpus + share, count + 1)
+    return {
+        node: tuple(
+            Holder(team=team, system=system, flavor=flavor, gpus=gpus, workloads=count)
+            for (team, system, flavor), (gpus, count) in sorted(shares.items())
+        )
+        for node, shares in held.items()
+    }
 
 
 def _text(entry: Entry) -> str:

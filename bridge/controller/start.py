@@ -22,8 +22,8 @@ def start(
     moving: dict[WorkloadId, Waiting] = {}
     if not (world.kube.ok and world.slurm.ok):
         return started, moving
-    tasks = {task.id: task for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs)}
-    gated = {pods.workload_id(pod): pod for pod in world.kube.pods if pods.gated(pod)}
+    tasks = world.slurm.tasks
+    gated = {identity: pod for identity, pod in world.kube.pods_by_id.items() if pods.gated(pod)}
     for grant in grants:
         if grant.state is not GrantState.RESERVED:
             continue

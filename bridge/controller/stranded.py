@@ -10,7 +10,7 @@ from bridge.controller import acts
 from bridge.controller.world import World
 from bridge.slurm import states
 from bridge.slurm.model import Phase
-from bridge.workloads import pods, slurmjobs
+from bridge.workloads import pods
 from bridge.workloads.model import Grant, GrantState, NodeName, System, WorkloadId
 
 
@@ -30,7 +30,7 @@ def stranded(world: World, grants: tuple[Grant, ...], views: tuple[NodeView, ...
 
 
 def _not_started(world: World) -> Iterator[WorkloadId]:
-    for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs):
+    for task in world.slurm.tasks.values():
         if task.job.held and states.phase(task.job.state, task.job.flags) is Phase.WAITING:
             yield task.id
     for pod in world.kube.pods:

@@ -22,7 +22,7 @@ def annotations(world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple
         return []
     texts: dict[tuple[int, int], acts.AnnotateJob] = {}
     by_grant = {grant.workload: grant for grant in grants}
-    for task in slurmjobs.tasks(world.slurm.cluster, world.slurm.jobs):
+    for task in world.slurm.tasks.values():
         if states.phase(task.job.state, task.job.flags) is not Phase.WAITING:
             continue
         text = _text(task.id, waits, by_grant)
@@ -52,10 +52,9 @@ def conditions(world: World, waits: Mapping[WorkloadId, Waiting], grants: tuple[
         return []
     told: list[acts.KubeAct] = []
     reserved = {g.workload: g for g in grants if g.state is GrantState.RESERVED}
-    for pod in world.kube.pods:
+    for identity, pod in world.kube.pods_by_id.items():
         if pods.life(pod) is not pods.PodLife.GATED or pods.deleting(pod):
             continue
-        identity = pods.workload_id(pod)
         waiting = waits.get(identity)
         if waiting is not None:
             told += _tell(pod, "False", waiting.reason.value, waiting.text)

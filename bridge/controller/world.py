@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from bridge.kube.port import Object
@@ -12,15 +13,17 @@ from bridge.ledger.port import CapacityRow, Intent
 from bridge.quota.model import TeamName
 from bridge.quota.tree import Tree
 from bridge.slurm.model import SlurmJob, SlurmNode
+from bridge.workloads import pods, slurmjobs
 from bridge.workloads.flavors import Flavors
 from bridge.workloads.model import Grant, NodeName, WorkloadId
+from bridge.workloads.slurmjobs import SlurmTask
 from bridge.workloads.tenants import Tenants
 
 UNASSIGNED: Final = TeamName("unassigned")
 """Charged for what runs without a team that the bridge knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlurmView:
     """One slurmctld as last read. `missing_ms`: workloads with a hold whose job a good read did not have, since when.
 
@@ -37,8 +40,13 @@ class SlurmView:
     missing_ms: Mapping[WorkloadId, int] = field(default_factory=dict)
     released_ms: Mapping[WorkloadId, int] = field(default_factory=dict)
 
+    @cached_property
+    def tasks(self) -> Mapping[WorkloadId, SlurmTask]:
+        """Every job record's tasks by workload, expanded once for all that plan from this view."""
+        return {task.id: task for task in slurmjobs.tasks(self.cluster, self.jobs)}
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class KubeView:
     """Kubernetes as the reflectors hold it. `gone` keeps the last state of pods deleted a short while ago, by UID."""
 
@@ -50,6 +58,11 @@ class KubeView:
     gone: Mapping[str, Object] = field(default_factory=dict)
     worker_namespace: str = ""  # only pods of this namespace are taken for workers
     error: str = ""
+
+    @cached_property
+    def pods_by_id(self) -> Mapping[WorkloadId, Object]:
+        """Every pod by its workload."""
+        return {pods.workload_id(pod): pod for pod in self.pods}
 
 
 @dataclass(frozen=True, slots=True)

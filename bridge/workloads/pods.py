@@ -122,6 +122,13 @@ def team_of(pod: Object, namespaces: Mapping[str, Object]) -> str:
     return str((space.get("metadata", {}).get("labels") or {}).get(wellknown.TEAM_LABEL, ""))
 
 
+def unknown_team(team: str, tenants: Tenants) -> Waiting:
+    """Refuse what a namespace of a team that does not exist holds."""
+    known = ", ".join(tenant.name for tenant in tenants.teams) or "none"
+    told = f"namespace label names team {team!r}, which does not exist; teams: {known}"
+    return Waiting(Reason.UNKNOWN_TEAM, told, final=True)
+
+
 def workload(
     pod: Object, namespaces: Mapping[str, Object], nodes: Mapping[NodeName, Object], tenants: Tenants, flavors: Flavors
 ) -> Workload | Waiting:
@@ -129,9 +136,7 @@ def workload(
     team = team_of(pod, namespaces)
     tenant = tenants.named(team)
     if tenant is None:
-        known = ", ".join(t.name for t in tenants.teams) or "none"
-        told = f"namespace label names team {team!r}, which does not exist; teams: {known}"
-        return Waiting(Reason.UNKNOWN_TEAM, told, final=True)
+        return unknown_team(team, tenants)
     found = flavor_of(pod, flavors)
     if isinstance(found, Waiting):
         return found

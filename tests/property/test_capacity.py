@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.capacity.columns import columns
+from bridge.capacity.demand import demands
 from bridge.capacity.plan import plan
 from bridge.workloads.model import GrantState
 from tests.property import worker_world
@@ -22,7 +23,7 @@ def _cycle(world: worker_world.World, *, lost: float = 0.0) -> int:
         if world.rng.random() >= lost:
             world.apply(action)
     for view in world.views():
-        row = columns(view, list(world.grants.values()))
+        row = columns(view, demands([view], world.grants.values())[view.name])
         assert row.total == row.worker + row.pods + row.unmanaged + row.idle + row.unavailable
         assert min(row.worker, row.pods, row.unmanaged, row.idle, row.unavailable) >= 0
     world.evolve()

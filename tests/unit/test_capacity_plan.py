@@ -6,6 +6,7 @@ import pytest
 
 from bridge.capacity import columns as capacity_columns
 from bridge.capacity import readiness
+from bridge.capacity.demand import demands
 from bridge.capacity.model import (
     Action,
     CreateWorker,
@@ -433,7 +434,7 @@ COLUMNS: dict[str, tuple[NodeView, tuple[Grant, ...], tuple[int, int, int, int, 
 def test_each_gpu_is_in_one_column(case: str) -> None:
     """Rule 19."""
     view, grants, expected, cause = COLUMNS[case]
-    got = capacity_columns.columns(view, grants)
+    got = capacity_columns.columns(view, demands([view], grants)[view.name])
     assert (got.total, got.worker, got.pods, got.unmanaged, got.idle, got.unavailable) == expected
     assert got.cause == cause
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridge import wellknown
 from bridge.capacity.model import CreateWorker, DeleteWorker, DrainWorker, ForgetNode
-from bridge.controller import acts
+from bridge.controller import acts, settle
 from bridge.controller import plan as planner
 from bridge.controller.plan import Plan
 from bridge.ledger.port import Intent
@@ -273,6 +273,29 @@ def test_an_unanswered_submission_keeps_the_finalizer() -> None:
     going["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     plan = planner.plan(worlds.world(jobs=[going], intents=[submitted(age_ms=1_000)]))
     assert not of(plan, acts.DropFinalizer)
+
+
+def test_one_read_without_a_deleted_job_is_no_end() -> None:
+    """N1: a slurmctld that is recovering its state knows nobody for a while; its job may still be running."""
+    going = batch_job()
+    going["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    identity = WorkloadId("slurm/main/job-u1")
+    for since_ms in (None, worlds.NOW_MS - settle.LOST_AFTER_MS + 1):
+        missing = {} if since_ms is None else {identity: since_ms}
+        plan = planner.plan(worlds.world(jobs=[going], intents=[submitted("job 7")], missing_ms=missing))
+        assert not of(plan, acts.DropFinalizer)
+    missing = {identity: worlds.NOW_MS - settle.LOST_AFTER_MS}
+    plan = planner.plan(worlds.world(jobs=[going], intents=[submitted("job 7")], missing_ms=missing))
+    assert len(of(plan, acts.DropFinalizer)) == 1
+
+
+def test_one_read_without_a_cancelled_job_settles_no_cancel() -> None:
+    """J2, N1: the cancel stays open, to be repeated when slurmctld knows the job again."""
+    asked = Intent("cancel/1", "cancel", WorkloadId(J1), worlds.NOW_MS, {})
+    for since_ms, settled in ((None, 0), (worlds.NOW_MS - 1_000, 0), (worlds.NOW_MS - settle.LOST_AFTER_MS, 1)):
+        missing = {} if since_ms is None else {WorkloadId(J1): since_ms}
+        plan = planner.plan(worlds.world(intents=[asked], missing_ms=missing))
+        assert len(of(plan, acts.Settle)) == settled
 
 
 def test_a_stranger_is_told_who_may_let_him_in() -> None:
