@@ -102,6 +102,11 @@ class Tree:
         """Return the team, its parent, and so on up to the root."""
         return self._paths[team]
 
+    @property
+    def roots(self) -> tuple[TeamName, ...]:
+        """Return the teams without a parent, by name."""
+        return tuple(self._children.get(None, ()))
+
     def children(self, team: TeamName) -> tuple[TeamName, ...]:
         """Return the direct children, by name."""
         return tuple(self._children.get(team, ()))
