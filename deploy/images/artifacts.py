@@ -47,10 +47,12 @@ def _build_program(program: catalog.Program) -> None:
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
+    lock = engine.lock_file("go-compiler")
     if host_has_go():
-        engine.run(["sh", str(program.script), program.version, str(partial)], program.name)
+        command = ["env", f"GO_BUILD_LOCK={lock}", "sh", str(program.script), program.version, str(partial)]
+        engine.run(command, program.name)
     else:
-        _build_in_container(program, partial)
+        _build_in_container(program, partial, lock)
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
 
@@ -68,12 +70,17 @@ def host_has_go() -> bool:
     return tuple(int(number) for number in re.findall(r"\d+", answer)[:2]) >= GO_AT_LEAST
 
 
-def _build_in_container(program: catalog.Program, target: Path) -> None:
+def _build_in_container(program: catalog.Program, target: Path, lock: Path) -> None:
     scripts = program.script.parent
     cache = catalog.BUILD_DIR / "go-cache"
     cache.mkdir(parents=True, exist_ok=True)
-    mounts = [f"{scripts}:/recipes:ro", f"{target}:/out", f"{cache}:/cache"]
-    environment = {"GOPATH": "/cache/path", "GOCACHE": "/cache/build", "GOPROXY": os.environ.get("GOPROXY", "")}
+    mounts = [f"{scripts}:/recipes:ro", f"{target}:/out", f"{cache}:/cache", f"{lock.parent}:/locks"]
+    environment = {
+        "GOPATH": "/cache/path",
+        "GOCACHE": "/cache/build",
+        "GOPROXY": os.environ.get("GOPROXY", ""),
+        "GO_BUILD_LOCK": f"/locks/{lock.name}",
+    }
     command = ["sh", f"/recipes/{program.script.name}", program.version, "/out"]
     _run_in_builder("go-builder", mounts, environment, command, program.name)
 

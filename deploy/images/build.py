@@ -55,7 +55,6 @@ class Build:
     def __init__(self) -> None:
         self._futures: dict[str, Future[None]] = {}
         self._lock = Lock()
-        self._compiler = Lock()  # two Go builds at once need more memory than a small machine has
         self._pool = ThreadPoolExecutor(max_workers=2 * len(catalog.IMAGES))
 
     def all(self, names: list[str]) -> None:
@@ -101,7 +100,7 @@ class Build:
             self._start("go-builder").result()
         if artifacts.is_built(program):
             return program.directory
-        with self._compiler, engine.step(f"go {program.name} {program.version}"):
+        with engine.step(f"go {program.name} {program.version}"):
             return artifacts.go_program(program)
 
     def _wheels(self, kind: str) -> Path:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import tarfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from deploy.images import catalog
 
 TAIL_LINES = 25
+STILL_S = 60
 # The container tools of a plain Debian have no buildx, and the classic builder needs none.
 ENVIRONMENT = {**os.environ, "DOCKER_BUILDKIT": "0"}
 
@@ -22,20 +24,37 @@ class StepError(Exception):
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print one progress line for a step, with the time it took."""
+    """Print one progress line for a step, with the time it took; and one a minute while it takes long."""
     started = time.monotonic()
-    yield
+    ended = threading.Event()
+
+    def still() -> None:
+        while not ended.wait(STILL_S):
+            print(f"  {title:<46} {time.monotonic() - started:6.0f} s so far", flush=True)
+
+    ticker = threading.Thread(target=still, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        ticker.join()
     print(f"  {title:<46} {time.monotonic() - started:6.1f} s", flush=True)
 
 
 @contextmanager
 def exclusively(name: str) -> Iterator[None]:
     """Let one process (and one thread) at a time make this thing; the others wait and then find it made."""
-    lock = catalog.BUILD_DIR / "locks" / name
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as handle:
+    with lock_file(name).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def lock_file(name: str) -> Path:
+    """Return the file whose lock stands for a thing that one at a time may make or use."""
+    lock = catalog.BUILD_DIR / "locks" / name
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    return lock
 
 
 def run(command: list[str], log_name: str, stdin: Path | None = None) -> None:
