@@ -98,6 +98,14 @@ class Borrowers:
         path = self._path(candidate.team)
         return not path.below or self._above(path.ours) + self._workload.gpus <= 0
 
+    def closed(self) -> tuple[Level, ...]:
+        """Return the preemptor's levels that the workload would take above the guarantee, lowest first."""
+        return tuple(level for level in self._chain if self._above(level) + self._workload.gpus > 0)
+
+    def inside(self, candidate: Candidate, level: Level) -> bool:
+        """Return whether the level counts the candidate's devices."""
+        return level in self._path(candidate.team).levels
+
     def short(self, candidate: Candidate) -> int:
         """Devices by which choosing it now would take the worst of its levels below the guarantee."""
         path = self._path(candidate.team)

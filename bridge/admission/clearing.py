@@ -50,6 +50,10 @@ class Clearing:
         """Return whether the candidate may be taken now, and is not taken yet."""
         return candidate.key not in self._taken and self._borrowers.legal(candidate, crossing=crossing)
 
+    def short(self, candidate: Candidate) -> int:
+        """Devices by which taking the candidate now would take a level below its guarantee."""
+        return self._borrowers.short(candidate)
+
     def fits(self) -> bool:
         """Return whether the workload could start: quota, nodes, and every victim's level open to it."""
         return (
@@ -57,6 +61,17 @@ class Clearing:
             and self.balances.available(self._workload.team, self._workload.flavor) >= self._workload.gpus
             and all(self._borrowers.opens(candidate) for candidate in self._taken.values())
         )
+
+    def open_levels(self, candidates: Iterable[Candidate], *, crossing: bool) -> bool:
+        """Take inner victims, so that outer ones become legal; False, with nothing taken, when there are none."""
+        ordered = sorted(candidates)
+        for level in self._borrowers.closed():
+            for candidate in ordered:
+                if level not in self._borrowers.closed():
+                    break
+                if self._borrowers.inside(candidate, level) and self.legal(candidate, crossing=crossing):
+                    self._take(candidate)
+        return bool(self._taken)
 
     def free_nodes(self, candidates: Iterable[Candidate], *, crossing: bool) -> bool:
         """Take the cheapest victims until enough nodes have room; False when there is no way to."""

@@ -8,19 +8,22 @@ lost work (devices x run time), then the later start, then the id - the search t
  2. whatever quota is then still short of, from inside the tree node that binds;
  3. and gives back, the most valuable first, whoever is not needed: of the answer, no victim can be given back.
 
-Gangs that would take a level below its guarantee are looked at only when nothing else frees enough. The search is
-greedy: with few candidates it is followed by a complete one, so there it finds a set whenever there is one.
+Gangs that would take a level below its guarantee are looked at only when nothing else frees enough.
+
+With few candidates the search is complete instead: of all legal sets that free enough, the one with the lowest
+highest priority, then the least lost work, then the fewest victims.
 
 Work that is leaving already counts as gone, on nodes and in quota: while it suffices, nobody else is a victim.
 Whoever marks work as leaving bounds for how long.
 """
 
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.admission import levels
 from bridge.admission.borrowers import Borrowers, Candidate
-from bridge.admission.clearing import Clearing
+from bridge.admission.clearing import NOBODY, Clearing
 from bridge.admission.model import Holding, Policy, Victim, WithinTeam
 from bridge.admission.potential import Potential, potential
 from bridge.admission.supply import NodeSupply, Placement
@@ -28,7 +31,7 @@ from bridge.errors import BrokenInvariantError
 from bridge.quota.tree import Balances
 from bridge.workloads.model import NodeName, Workload
 
-COMPLETE = 8  # candidates up to which every set is tried when the greedy search found none: at most 256 sets
+COMPLETE = 8  # candidates up to which every set of them is tried: at most 256 sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ class Reclaim:
 
 
 def can_help(workload: Workload, balances: Balances, policy: Policy) -> bool:
-    """Return False when no reclaim could start the workload: O(depth), and children only where it may reclaim."""
+    """Return False when no reclaim could start the workload: O(depth), and children only where it may reclaim.
+
+    Asked with what is leaving still charged, it may answer False until that has left.
+    """
     team, flavor = workload.team, workload.flavor
     if not policy.preempts or not balances.tree.opens(team, flavor):
         return False
@@ -75,10 +81,10 @@ def find(
     `holdings` are those of the workload's flavor. `balances` and `nodes` count everything that holds and every
     earmark but the workload's own. Nothing given is changed.
     """
-    if not can_help(workload, balances, policy):
-        return None
-    held = sorted(holdings, key=_identity)
+    held = list(holdings)
     base = _without_leaving(balances, held)
+    if not can_help(workload, base, policy):
+        return None
     candidates = Borrowers(workload, base, policy).candidates(held, now_ms)
     if not candidates:
         return None
@@ -86,13 +92,10 @@ def find(
         clearing = Clearing(workload, base, Borrowers(workload, base, policy), nodes, held)
         if clearing.fits():
             return None
-        if _greedy(clearing, candidates, crossing=crossing) or _complete(clearing, candidates, crossing=crossing):
+        search = _cheapest if len(candidates) <= COMPLETE else _greedy
+        if search(clearing, candidates, crossing=crossing):
             return _answer(workload, clearing, base, held, policy, now_ms)
     return None
-
-
-def _identity(holding: Holding) -> tuple[str, int]:
-    return holding.grant.workload, holding.grant.attempt
 
 
 def _without_leaving(balances: Balances, holdings: Iterable[Holding]) -> Balances:
@@ -107,37 +110,38 @@ def _without_leaving(balances: Balances, holdings: Iterable[Holding]) -> Balance
 
 
 def _greedy(clearing: Clearing, candidates: list[Candidate], *, crossing: bool) -> bool:
-    """Free nodes, then quota, then give back; False, with nothing taken, when that leads nowhere."""
-    if clearing.free_nodes(candidates, crossing=crossing) and clearing.free_quota(candidates, crossing=crossing):
-        clearing.give_back()
-        return True
-    clearing.reset()
+    """Free nodes, then quota, then give back; when that leads nowhere, once more with inner victims first."""
+    for opening in (False, True):
+        clearing.reset()
+        if opening and not clearing.open_levels(candidates, crossing=crossing):
+            return False
+        if clearing.free_nodes(candidates, crossing=crossing) and clearing.free_quota(candidates, crossing=crossing):
+            clearing.give_back()
+            return clearing.fits()
     return False
 
 
-def _complete(clearing: Clearing, candidates: list[Candidate], *, crossing: bool) -> bool:
-    """Try every legal set of few candidates, and take the one that costs least; False when none fits."""
-    if len(candidates) > COMPLETE:
-        return False
-    ordered = sorted(candidates)
-    best: tuple[int, int, int, tuple[Candidate, ...]] | None = None
-    seen: set[frozenset[tuple[str, int]]] = {frozenset()}
-    sets: list[tuple[Candidate, ...]] = [()]
-    for picks in sets:  # grows while it is walked: smaller sets before larger ones
-        clearing.replay(picks)
-        if picks and clearing.fits():
-            cost = (max(c.priority for c in picks), sum(c.lost_gpu_ms for c in picks), len(picks), picks)
-            best = cost if best is None else min(best, cost, key=lambda each: each[:3])
+def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool) -> bool:
+    """Try the legal sets of few candidates, cheapest first, and take the first that fits; False when none does.
+
+    A set costs more than each of its parts, so nobody in the answer can be given back.
+    """
+    queue: list[tuple[int, int, int, int, tuple[Candidate, ...]]] = [(0, NOBODY, 0, 0, ())]
+    seen: set[frozenset[tuple[str, int]]] = set()
+    while queue:  # ends: each of the at most 2 ** COMPLETE sets is looked at once
+        short, top, lost, count, picks = heapq.heappop(queue)
+        these = frozenset(candidate.key for candidate in picks)
+        if these in seen:
             continue
-        for candidate in ordered:
-            larger = frozenset(each.key for each in (*picks, candidate))
-            if larger not in seen and clearing.legal(candidate, crossing=crossing):
-                seen.add(larger)
-                sets.append((*picks, candidate))
-    clearing.replay(() if best is None else best[3])
-    if best is not None:
-        clearing.give_back()
-    return best is not None
+        seen.add(these)
+        clearing.replay(picks)
+        if clearing.fits():
+            return True
+        for each in candidates:
+            if clearing.legal(each, crossing=crossing):
+                cost = (short + clearing.short(each), max(top, each.priority), lost + each.lost_gpu_ms, count + 1)
+                heapq.heappush(queue, (*cost, (*picks, each)))
+    return False
 
 
 def _answer(
@@ -159,7 +163,7 @@ def _answer(
     remaining = [
         (holding.grant.gpus, holding.priority)
         for holding in holdings
-        if not holding.leaving and _identity(holding) not in gone
+        if not holding.leaving and (holding.grant.workload, holding.grant.attempt) not in gone
     ]
     start = clearing.balances.copy()
     start.charge(workload.team, workload.flavor, charged)
