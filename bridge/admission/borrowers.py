@@ -16,7 +16,9 @@ from bridge.admission.levels import Level
 from bridge.admission.model import Holding, Policy, WithinTeam
 from bridge.quota.model import TeamName
 from bridge.quota.tree import Balances
-from bridge.workloads.model import Workload, WorkloadId
+from bridge.workloads.model import Grant, Workload, WorkloadId
+
+NEVER_MS = -(2**63)  # before every start
 
 
 class Candidate(NamedTuple):
@@ -27,22 +29,14 @@ class Candidate(NamedTuple):
     later: int  # minus the start's time: of equal losses, the latest start makes way
     workload: WorkloadId
     attempt: int
-    holding: Holding
+    team: TeamName
+    gpus: int  # on all nodes
+    grant: Grant
 
     @property
     def key(self) -> tuple[str, int]:
         """Return its identity."""
         return self.workload, self.attempt
-
-    @property
-    def gpus(self) -> int:
-        """Return its devices on all nodes."""
-        return self.holding.grant.gpus
-
-    @property
-    def team(self) -> TeamName:
-        """Return the team that is charged."""
-        return self.holding.grant.team
 
 
 class _Path(NamedTuple):
@@ -68,21 +62,22 @@ class Borrowers:
     def candidates(self, holdings: Iterable[Holding], now_ms: int) -> list[Candidate]:
         """Return what could become a victim: of a team that borrows, past its minimum runtime, not shielded."""
         found: list[Candidate] = []
-        latest: dict[TeamName, int | None] = {}  # a later start has not run long enough; None: never a victim
+        latest: dict[TeamName, int] = {}  # whoever started later has not run long enough
+        mine, priority = self._workload.team, self._workload.priority
         for holding in holdings:
             grant = holding.grant
-            if holding.leaving or holding.shield or grant.workload == self._workload.id:
+            team, started = grant.team, grant.running_ms
+            if team not in latest:
+                latest[team] = self._latest_start(team, now_ms)
+            if started is None or started > now_ms:
+                started = now_ms
+            if started > latest[team] or holding.leaving or holding.shield:
                 continue
-            if grant.team not in latest:
-                latest[grant.team] = self._latest_start(grant.team, now_ms)
-            bound = latest[grant.team]
-            started = now_ms if grant.running_ms is None else min(grant.running_ms, now_ms)
-            if bound is None or started > bound:
+            if team == mine and (holding.priority >= priority or grant.workload == self._workload.id):
                 continue
-            if grant.team == self._workload.team and holding.priority >= self._workload.priority:
-                continue
-            lost = grant.gpus * (now_ms - started)
-            found.append(Candidate(holding.priority, lost, -started, grant.workload, grant.attempt, holding))
+            gpus = grant.gpus
+            lost = gpus * (now_ms - started)
+            found.append(Candidate(holding.priority, lost, -started, grant.workload, grant.attempt, team, gpus, grant))
         return found
 
     def legal(self, candidate: Candidate, *, crossing: bool) -> bool:
@@ -130,13 +125,13 @@ class Borrowers:
         for level in self._path(candidate.team).levels:
             self._over[level] += candidate.gpus
 
-    def _latest_start(self, team: TeamName, now_ms: int) -> int | None:
-        """Return the latest start at which the team's work may be a victim; None when it is within its guarantee."""
+    def _latest_start(self, team: TeamName, now_ms: int) -> int:
+        """Return the latest start with which the team's work may be a victim: none does when it does not borrow."""
         path = self._path(team)
         if not path.below and not self._swaps:
-            return None
+            return NEVER_MS
         if any(self._above(level) <= 0 for level in path.below):
-            return None  # victims only lower a borrower's levels, so it stays none
+            return NEVER_MS  # victims only lower a borrower's levels, so it stays none
         return now_ms - self._policy.of(team).min_runtime_ms
 
     def _above(self, level: Level) -> int:

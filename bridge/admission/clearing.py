@@ -7,7 +7,6 @@ from itertools import combinations
 
 from bridge.admission import supply
 from bridge.admission.borrowers import Borrowers, Candidate
-from bridge.admission.model import Holding
 from bridge.admission.supply import NodeSupply, Placement
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
@@ -21,6 +20,7 @@ Cost = tuple[int, int, int, int, str]
 
 Priced = tuple[Cost, list[Candidate]]
 
+SIDES = (System.KUBERNETES, System.SLURM)  # in the order of NodeSupply.in_the_way
 NOBODY = -(2**63)  # below every priority: a node without victims is the cheapest
 
 
@@ -33,7 +33,7 @@ class Clearing:
         balances: Balances,
         borrowers: Borrowers,
         nodes: Mapping[NodeName, NodeSupply],
-        holdings: Iterable[Holding],
+        leaving: Iterable[Grant],
     ) -> None:
         """Take balances without the leaving work, nodes with it."""
         self.balances = balances.copy()
@@ -42,9 +42,8 @@ class Clearing:
         self._nodes = {node.name: node for node in supply.eligible(workload, nodes.values())}
         self._taken: dict[tuple[str, int], Candidate] = {}
         self._fitting = {name for name in self._nodes if self._has_room(name)}
-        for holding in holdings:
-            if holding.leaving:
-                self._occupy(holding.grant, -1)
+        for grant in leaving:
+            self._occupy(grant, -1)
 
     def legal(self, candidate: Candidate, *, crossing: bool) -> bool:
         """Return whether the candidate may be taken now, and is not taken yet."""
@@ -79,9 +78,9 @@ class Clearing:
             return True
         on: dict[NodeName, list[Candidate]] = {}
         for candidate in candidates:
-            for name in candidate.holding.grant.placement:
+            for name in candidate.grant.placement:
                 on.setdefault(name, []).append(candidate)
-        queue = [found[0] for name, there in on.items() if (found := self._price(name, there, crossing=crossing))]
+        queue = [cost for name, there in on.items() if (cost := self._bound(name, there))]
         heapq.heapify(queue)
         while queue and len(self._fitting) < self._workload.nodes:
             cost = heapq.heappop(queue)
@@ -89,14 +88,14 @@ class Clearing:
             found = None if name in self._fitting else self._price(name, on[name], crossing=crossing)
             if found is None:
                 continue
-            if found[0] > cost:  # what was taken since used up a level
+            if found[0] > cost:  # it was a lower bound, or what was taken since used up a level
                 heapq.heappush(queue, found[0])
                 continue
             for candidate in found[1]:
                 self._take(candidate)
-            touched = {node for candidate in found[1] for node in candidate.holding.grant.placement}
+            touched = {node for candidate in found[1] for node in candidate.grant.placement}
             for node in sorted(touched - self._fitting):  # its gang's other nodes have become cheaper
-                if node in self._nodes and (again := self._price(node, on[node], crossing=crossing)):
+                if again := self._price(node, on[node], crossing=crossing):
                     heapq.heappush(queue, again[0])
         return len(self._fitting) >= self._workload.nodes
 
@@ -175,15 +174,31 @@ class Clearing:
         tree = self.balances.tree
         return candidate.team in tree and node in tree.path(candidate.team)
 
+    def _bound(self, name: NodeName, there: Sequence[Candidate]) -> Cost | None:
+        """Return what making room on a node costs at least, without asking who is legal; None: it cannot be made."""
+        node = self._nodes.get(name)
+        way = None if node is None else node.in_the_way(self._workload)
+        if way is None:
+            return None
+        top, lost = NOBODY, 0
+        for system, needed in zip(SIDES, way, strict=True):
+            if needed:
+                mine = [(each.grant.placement[name], each) for each in there if each.grant.system is system]
+                if sum([devices for devices, _ in mine]) < needed:
+                    return None
+                fewest = -(-needed // max([devices for devices, _ in mine]))
+                top = max(top, sorted([each.priority for _, each in mine])[fewest - 1])
+                lost += sum(sorted([each.lost_gpu_ms for _, each in mine])[:fewest])
+        return 0, top, lost, 0, name
+
     def _price(self, name: NodeName, there: Iterable[Candidate], *, crossing: bool) -> Priced | None:
         """Return what making room on a node costs; None when it cannot be made."""
         node = self._nodes.get(name)
         way = None if node is None else node.in_the_way(self._workload)
         if way is None:
             return None
-        pods, slurm = way
         short, picks = 0, list[Candidate]()
-        for system, needed in ((System.KUBERNETES, pods), (System.SLURM, slurm)):
+        for system, needed in zip(SIDES, way, strict=True):
             part = self._pick(name, system, there, needed, crossing=crossing) if needed else []
             for candidate in part or ():
                 short += self._borrowers.short(candidate)
@@ -206,9 +221,9 @@ class Clearing:
         possible = sorted(
             candidate
             for candidate in there
-            if candidate.holding.grant.system is system and self.legal(candidate, crossing=crossing)
+            if candidate.grant.system is system and self.legal(candidate, crossing=crossing)
         )
-        devices = [candidate.holding.grant.placement[name] for candidate in possible]
+        devices = [candidate.grant.placement[name] for candidate in possible]
         if sum(devices) < needed:
             return None
         picks = self._prefix(possible, name, needed, crossing=crossing)
@@ -231,13 +246,13 @@ class Clearing:
             if left > 0 and self._borrowers.legal(candidate, crossing=crossing):
                 self._borrowers.take(candidate)
                 picks.append(candidate)
-                left -= candidate.holding.grant.placement[name]
+                left -= candidate.grant.placement[name]
         for candidate in picks:
             self._borrowers.give(candidate)
         if left > 0:
             return None
         for candidate in sorted(picks, reverse=True):
-            devices = candidate.holding.grant.placement[name]
+            devices = candidate.grant.placement[name]
             if left + devices <= 0:
                 picks.remove(candidate)
                 left += devices
@@ -246,12 +261,12 @@ class Clearing:
     def _take(self, candidate: Candidate) -> None:
         self._taken[candidate.key] = candidate
         self._borrowers.take(candidate)
-        self._settle(candidate.holding.grant, -1)
+        self._settle(candidate.grant, -1)
 
     def _give(self, candidate: Candidate) -> None:
         del self._taken[candidate.key]
         self._borrowers.give(candidate)
-        self._settle(candidate.holding.grant, 1)
+        self._settle(candidate.grant, 1)
 
     def _settle(self, grant: Grant, sign: int) -> None:
         """Give a victim's quota and nodes free (-1), or charge them again (1)."""

@@ -13,8 +13,6 @@ component rises, and the last one falls, because each had a lower priority. The 
 more, so preemptions alone cannot go on for ever.
 """
 
-from collections.abc import Iterable
-
 from bridge.admission import levels
 from bridge.quota.model import FlavorName
 from bridge.quota.tree import Balances
@@ -22,8 +20,8 @@ from bridge.quota.tree import Balances
 Potential = tuple[int, ...]
 
 
-def potential(balances: Balances, flavor: FlavorName, held: Iterable[tuple[int, int]], top: int) -> Potential:
-    """Return the potential; `held` is (devices, priority) of all that holds, `top` a priority that none exceeds."""
+def potential(balances: Balances, flavor: FlavorName, lowness: int) -> Potential:
+    """Return the potential; `lowness` is the sum over what holds of devices x (highest priority - its priority)."""
     tree = balances.tree
     depths = [sum(gpus for (_, of), gpus in balances.strays.items() if of == flavor)]
     for team in tree.teams:
@@ -31,7 +29,7 @@ def potential(balances: Balances, flavor: FlavorName, held: Iterable[tuple[int, 
         _add(depths, depth, levels.over(balances, flavor, levels.Level(team)))
         if tree.children(team):
             _add(depths, depth + 1, levels.over(balances, flavor, levels.Level(team, own=True)))
-    return (*depths, sum(gpus * (top - priority) for gpus, priority in held))
+    return (*depths, lowness)
 
 
 def _add(depths: list[int], depth: int, over: int) -> None:

@@ -29,7 +29,7 @@ from bridge.admission.potential import Potential, potential
 from bridge.admission.supply import NodeSupply, Placement
 from bridge.errors import BrokenInvariantError
 from bridge.quota.tree import Balances
-from bridge.workloads.model import NodeName, Workload
+from bridge.workloads.model import Grant, NodeName, Workload
 
 COMPLETE = 8  # candidates up to which every set of them is tried: at most 256 sets
 
@@ -82,14 +82,15 @@ def find(
     earmark but the workload's own. Nothing given is changed.
     """
     held = list(holdings)
-    base = _without_leaving(balances, held)
+    leaving = [holding.grant for holding in held if holding.leaving]
+    base = _without(balances, leaving)
     if not can_help(workload, base, policy):
         return None
     candidates = Borrowers(workload, base, policy).candidates(held, now_ms)
     if not candidates:
         return None
     for crossing in (False, True):
-        clearing = Clearing(workload, base, Borrowers(workload, base, policy), nodes, held)
+        clearing = Clearing(workload, base, Borrowers(workload, base, policy), nodes, leaving)
         if clearing.fits():
             return None
         search = _cheapest if len(candidates) <= COMPLETE else _greedy
@@ -98,10 +99,10 @@ def find(
     return None
 
 
-def _without_leaving(balances: Balances, holdings: Iterable[Holding]) -> Balances:
+def _without(balances: Balances, leaving: Iterable[Grant]) -> Balances:
     """Return what is held once the leaving work has left."""
     base = balances.copy()
-    for grant in (holding.grant for holding in holdings if holding.leaving):
+    for grant in leaving:
         if grant.team in base.tree:
             base.refund(grant.team, grant.flavor, grant.gpus)
         else:
@@ -157,17 +158,13 @@ def _answer(
     victims = tuple(_victim(candidate, policy) for candidate in chosen)
     staying = [(holding.grant.gpus, holding.priority) for holding in holdings if not holding.leaving]
     top = max([workload.priority, *(priority for _, priority in staying)])
-    before = potential(base, workload.flavor, staying, top)
-    gone = {candidate.key for candidate in chosen}
+    lowness = sum(gpus * (top - priority) for gpus, priority in staying)
+    before = potential(base, workload.flavor, lowness)
     charged = min(workload.gpus, sum(victim.gpus for victim in victims))
-    remaining = [
-        (holding.grant.gpus, holding.priority)
-        for holding in holdings
-        if not holding.leaving and (holding.grant.workload, holding.grant.attempt) not in gone
-    ]
     start = clearing.balances.copy()
     start.charge(workload.team, workload.flavor, charged)
-    after = potential(start, workload.flavor, [*remaining, (charged, workload.priority)], top)
+    lowness -= sum(candidate.gpus * (top - candidate.priority) for candidate in chosen)
+    after = potential(start, workload.flavor, lowness + charged * (top - workload.priority))
     if not after < before:
         names = ", ".join(victim.workload for victim in victims)
         raise BrokenInvariantError(f"reclaim for {workload.id} from {names}: potential {before} does not fall: {after}")
