@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from bridge.admission.model import Policy, Preemption, WithinTeam
 from bridge.controller.world import NodeSetView, Settings
-from bridge.crd import parse
+from bridge.crd import duration, parse
 from bridge.crd.flavor import Flavor
 from bridge.crd.nodeset import NodeSet
 from bridge.crd.slurmcluster import SlurmCluster
@@ -68,6 +69,17 @@ def settings(read: Resources) -> Settings:
         cluster=cluster.metadata.name if cluster else "",
         cluster_namespace=cluster.metadata.namespace if cluster else "",
         problems=tuple(problems),
+        policy=Policy({TeamName(team.metadata.name): _preemption(team) for team in read.teams}),
+    )
+
+
+def _preemption(team: Team) -> Preemption:
+    told = team.spec.preemption
+    return Preemption(
+        min_runtime_ms=duration.milliseconds(told.min_runtime),
+        grace_ms=duration.milliseconds(told.grace),
+        within_team=WithinTeam(told.within_team.value),
+        kill=told.kill_non_requeueable,
     )
 
 

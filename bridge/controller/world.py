@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from bridge.admission.model import History, Policy
 from bridge.kube.port import Object
 from bridge.ledger.port import CapacityRow, Intent
 from bridge.quota.model import TeamName
@@ -92,6 +93,7 @@ class Settings:
     cluster_namespace: str = ""
     problems: tuple[str, ...] = ()
     fallback_team: TeamName = UNASSIGNED
+    policy: Policy = field(default_factory=Policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +116,4 @@ class World:
     intents: Mapping[str, Intent] = field(default_factory=dict)
     rows: Mapping[NodeName, CapacityRow] = field(default_factory=dict)  # the ledger's last word on each node
     memory: Memory = field(default_factory=Memory)
+    history: History = field(default_factory=dict)  # decayed use by team and flavor, sampled now and then

@@ -1,9 +1,12 @@
 """Team: a tenant and a node of the quota tree; an account in Slurm, some namespaces in Kubernetes."""
 
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from bridge.crd import duration
+from bridge.crd.duration import Duration
 from bridge.crd.model import (
     Amount,
     Column,
@@ -61,6 +64,40 @@ class QuotaEntry(Model):
         return self
 
 
+class WithinTeam(StrEnum):
+    """Whether work of the team makes way for the team's own."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+
+
+class Preemption(Model):
+    """The team's terms when others take back what they are guaranteed, and inside itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *(
+                Rule(
+                    f"!has(self.{field}) || duration(self.{field}) <= duration('{duration.MAX_HOURS}h')",
+                    f"{field} is longer than a day; give at most {duration.MAX_HOURS}h",
+                    field,
+                )
+                for field in ("minRuntime", "grace")
+            )
+        )
+    )
+
+    min_runtime: Duration = "0s"
+    """The team's borrowing work is not taken back before it has run this long, e.g. 10m."""
+    grace: Duration = "30s"
+    """Time between the signal that a job asked for (`sbatch --signal`) and its requeue, e.g. 2m."""
+    within_team: WithinTeam = WithinTeam.NEVER
+    """LowerPriority: work of the team may take the place of the team's own work of lower priority."""
+    kill_non_requeueable: bool = False
+    """Cancel jobs that cannot be requeued (srun, salloc, --no-requeue) when their GPUs are taken back.
+    Without it they are never victims, and are admitted within the guarantee only."""
+
+
 class Member(Model):
     """One person: who Kubernetes knows him as, and whom his Slurm jobs run as."""
 
@@ -90,11 +127,15 @@ class Spec(Model):
 
     parent: Name | None = None
     """Team above this one in the quota tree. Absent: a root."""
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Share of what is borrowed, against the teams beside this one; 0 borrows only what nobody else wants."""
     quotas: Annotated[
         tuple[QuotaEntry, ...],
         Field(max_length=64, json_schema_extra=keyed_by("flavor")),
     ] = ()
     """Quota of each flavor that is open to the team."""
+    preemption: Preemption = Preemption()
+    """When and how the team's borrowing work makes way for what others are guaranteed."""
     account: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=63)] | None = None
     """Slurm account (`sbatch --account`). Absent: the team's name."""
     members: Annotated[
@@ -165,6 +206,7 @@ class Team(Model):
         return TeamSpec(
             name=TeamName(self.metadata.name),
             parent=TeamName(self.spec.parent) if self.spec.parent is not None else None,
+            weight=self.spec.weight,
             quotas={FlavorName(q.flavor): Quota(q.guarantee, q.limit, q.lend_limit) for q in self.spec.quotas},
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.crd import conditions, generate, parse
+from bridge.crd import conditions, duration, generate, parse
 from bridge.crd.model import ConditionStatus
 from bridge.errors import InvalidInputError
 from bridge.quota.model import Quota
@@ -84,12 +84,20 @@ def test_a_nodeset_scales_on_max() -> None:
 
 def test_a_team_becomes_a_node_of_the_quota_tree() -> None:
     read = parse.team(
-        team(parent="org", quotas=[{"flavor": "h100", "guarantee": 8, "limit": 12, "lendLimit": 4}])
+        team(parent="org", weight=3, quotas=[{"flavor": "h100", "guarantee": 8, "limit": 12, "lendLimit": 4}])
     )
     spec = read.quota_spec()
+    assert (spec.weight, parse.team(team()).quota_spec().weight) == (3, 1)
     assert (spec.name, spec.parent, spec.quotas) == ("vision", "org", {"h100": Quota(8, 12, 4)})
     assert read.account == "vision"
     assert parse.team(team(account="cv")).account == "cv"
+
+
+@pytest.mark.parametrize(
+    ("text", "told_ms"), [("0s", 0), ("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("24h", 86_400_000)]
+)
+def test_a_duration_is_hours_minutes_and_seconds(text: str, told_ms: int) -> None:
+    assert duration.milliseconds(parse.team(team(preemption={"grace": text})).spec.preemption.grace) == told_ms
 
 
 def test_every_default_of_the_schema_is_the_models_default() -> None:
@@ -115,8 +123,18 @@ def test_every_default_of_the_schema_is_the_models_default() -> None:
          "Team vision: spec.quotas[0].guarantee=-1 is not valid: input should be >= 0; correct it"),
         (parse.team, team(quotas=[{"flavor": "h100"}]),
          "Team vision: spec.quotas[0].guarantee is missing: it is required; add it"),
-        (parse.team, team(weight=2),
-         "Team vision: spec.weight=2: there is no such field; remove it or correct its name"),
+        (parse.team, team(weigth=2),
+         "Team vision: spec.weigth=2: there is no such field; remove it or correct its name"),
+        (parse.team, team(weight=-1),
+         "Team vision: spec.weight=-1 is not valid: input should be >= 0; correct it"),
+        (parse.team, team(preemption={"grace": "5 minutes"}),
+         "Team vision: spec.preemption.grace: '5 minutes' is no duration; write hours, minutes and seconds, "
+         "e.g. 30s, 5m or 1h30m"),
+        (parse.team, team(preemption={"minRuntime": "25h"}),
+         "Team vision: spec.preemption.minRuntime: 25h is longer than a day; give at most 24h"),
+        (parse.team, team(preemption={"withinTeam": "Always"}),
+         "Team vision: spec.preemption.withinTeam='Always' is not valid: input should be 'Never' or 'LowerPriority'; "
+         "correct it"),
         (parse.team, team(members=[member()], defaultUser="bob"),
          "Team vision: spec: defaultUser bob is no member's slurmUser; choose one of: alice"),
         (parse.team, team(members=[member(uid=0)]),
