@@ -19,6 +19,7 @@ QUOTA_GATE: Final = f"{GROUP}/quota"  # scheduling gate on GPU pods
 JOB_MANAGED_BY: Final = f"{GROUP}/slurm"  # spec.managedBy of a GPU Job
 JOB_FINALIZER: Final = f"{GROUP}/slurm-job"
 PARTITION_ANNOTATION: Final = f"{GROUP}/partition"
+PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"  # on a pod: "false" makes it no victim, and no borrower
 TIME_LIMIT_ANNOTATION: Final = f"{GROUP}/time-limit"  # Slurm's spelling, e.g. "1:00:00"
 
 # Labels and annotations on objects that the bridge makes.
@@ -35,8 +36,9 @@ CONFIG_ANNOTATION: Final = f"{GROUP}/config-hash"  # touched on slurmctld's pod 
 DRAIN_REASON_PREFIX: Final = "bridge: "  # Slurm node reasons that are ours; any other is never changed
 DRAINED_TAINT: Final = f"{GROUP}/drained"  # NoSchedule, on a Kubernetes node that Slurm drained
 
-# In Slurm's AdminComment: "sb:<key>" in front, then " | " and the text for people.
+# In Slurm's AdminComment: "sb:<key>" in front (with its --signal, if any), then " | " and the text for people.
 KEY_PREFIX: Final = "sb:"
+KEY_SIGNAL: Final = " signal="
 KEY_SEPARATOR: Final = " | "
 JOB_KEY_PREFIX: Final = "job-"  # a key made from a batch Job's UID
 

@@ -195,6 +195,24 @@ local function marked(comment)
   return comment ~= nil and string.sub(comment, 1, #KEY_PREFIX) == KEY_PREFIX
 end
 
+-- " signal=B:USR1@60" as SBATCH_SIGNAL or the script's #SBATCH lines have it, or "": slurmctld shows --signal to nobody,
+-- and the bridge sends it before it takes a job's GPUs back. (The command line stands in the job's record.)
+local function signal_asked(job)
+  local told = job.environment and job.environment["SBATCH_SIGNAL"]
+  if not told then
+    for line in string.gmatch(job.script or "", "[^\n]+") do
+      if not string.match(line, "^%s*#") then
+        break
+      end
+      told = string.match(line, "^#SBATCH%s.*%-%-signal[= ]%s*([%w:@+-]+)") or told
+    end
+  end
+  if told and #told <= 32 and string.match(told, "^[%w:@+-]+$") then
+    return " signal=" .. told
+  end
+  return ""
+end
+
 -- The bridge submits as root for a user whom it has checked, with the key that it will look for.
 local function from_bridge(job, uid)
   return uid == 0 and marked(job.admin_comment)
@@ -247,7 +265,7 @@ function slurm_job_submit(job, _, uid)
     return refuse(slurm.ESLURM_ACCESS_DENIED, "%s", sentence)
   end
   job.priority = 0
-  job.admin_comment = KEY_PREFIX .. new_key()
+  job.admin_comment = KEY_PREFIX .. new_key() .. signal_asked(job)
   return slurm.SUCCESS
 end
 

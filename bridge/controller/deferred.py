@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridge.errors import UnknownStateError
-from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef, Slurm
 
 Connect = Callable[[Path], Slurm]
@@ -63,6 +63,10 @@ class DeferredSlurm:
     def retry(self, job: JobRef) -> None:
         """Pass on."""
         self._slurm().retry(job)
+
+    def signal(self, job: JobRef, signal: GraceSignal) -> None:
+        """Pass on."""
+        self._slurm().signal(job, signal)
 
     def cancel(self, job: JobRef) -> None:
         """Pass on."""

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef, Slurm
 
 Fault = Callable[[str], None]
 
-WRITES: Final = ("submit", "release", "hold", "requeue", "retry", "cancel", "annotate", "drain", "undrain", "forget")
+WRITES: Final = (
+    "submit", "release", "hold", "requeue", "retry", "signal", "cancel", "annotate", "drain", "undrain", "forget",
+)  # fmt: skip
 
 
 def none(_site: str) -> None:
@@ -60,6 +62,10 @@ class WatchedSlurm:
     def retry(self, job: JobRef) -> None:
         """Name, pass on, name."""
         self._named("retry", lambda: self._inner.retry(job))
+
+    def signal(self, job: JobRef, signal: GraceSignal) -> None:
+        """Name, pass on, name."""
+        self._named("signal", lambda: self._inner.signal(job, signal))
 
     def cancel(self, job: JobRef) -> None:
         """Name, pass on, name."""

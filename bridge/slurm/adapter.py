@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from bridge.errors import OutcomeUnknownError, UnknownStateError
 from bridge.slurm import session
-from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
 from bridge.slurm.signer import Signer
 
@@ -87,6 +87,10 @@ class PyslurmAdapter:
     def retry(self, job: JobRef) -> None:
         """Put a failed job back, held."""
         self._write("retry", job)
+
+    def signal(self, job: JobRef, signal: GraceSignal) -> None:
+        """Send the signal that a job asked for."""
+        self._write("signal", job, signal)
 
     def cancel(self, job: JobRef) -> None:
         """Cancel."""

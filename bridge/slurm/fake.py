@@ -12,7 +12,7 @@ from bridge.clock import Clock
 from bridge.errors import BridgeError, NotFoundError, RejectedError, UnknownStateError
 from bridge.slurm import states
 from bridge.slurm.fake_cluster import RELEASED, ROOT, FakeCluster
-from bridge.slurm.model import JobSpec, JobState, Phase, SlurmJob, SlurmNode, Tres
+from bridge.slurm.model import GraceSignal, JobSpec, JobState, Phase, SlurmJob, SlurmNode, Tres
 from bridge.slurm.port import JobRef
 
 _HELD_BY_ROOT: Final = {"held": True, "admin_held": True, "priority": 0, "state_reason": "JobHeldAdmin"}
@@ -28,6 +28,7 @@ class FakeSlurm(FakeCluster):
         self._away: BridgeError | None = None
         self._faults: list[tuple[str, bool, BridgeError]] = []
         self.reconfigured = 0
+        self.signals: list[tuple[int, GraceSignal]] = []
 
     # --- the port ----------------------------------------------------------------------------------------------
     def ping(self) -> None:
@@ -112,6 +113,16 @@ class FakeSlurm(FakeCluster):
                 self._put(record.job_id, flags=frozenset(), nodes=(), allocated=Tres())
 
         self._write("retry", act)
+
+    def signal(self, job: JobRef, signal: GraceSignal) -> None:
+        """Remember what a running job was told."""
+
+        def act() -> None:
+            record = self._mine(job)
+            if states.phase(record.state, record.flags) is Phase.RUNNING:
+                self.signals.append((record.job_id, signal))
+
+        self._write("signal", act)
 
     def cancel(self, job: JobRef) -> None:
         """End: a pending job at once, a running one after COMPLETING (until `free`)."""

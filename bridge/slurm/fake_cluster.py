@@ -84,8 +84,12 @@ class FakeCluster:
         array: Sequence[int] = (),
         time_limit_s: int | None = None,
         name: str = "job",
+        **asked: object,
     ) -> int:
-        """Submit as a user does: held and marked when `gpus` (in all, by type) are asked for."""
+        """Submit as a user does: held and marked when `gpus` (in all, by type) are asked for.
+
+        `asked`: further fields of the record, e.g. signal, nice, batch, requeueable.
+        """
         with self._lock:
             spec = JobSpec(
                 key=key or f"fakekey-{self._next_id:08d}",
@@ -101,6 +105,7 @@ class FakeCluster:
                 time_limit_s=time_limit_s,
             )
             job = self._new_job(spec, gpus)
+            self._put(job.job_id, **asked)
             if not gpus:
                 self._put(job.job_id, key="", held=False, priority=RELEASED, state_reason="None")
             if array:

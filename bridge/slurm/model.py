@@ -34,6 +34,14 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GraceSignal:
+    """What a job asked for with `--signal`: told before its end. `batch` (B:): its batch shell only, else its steps."""
+
+    number: int
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tres:
     """Trackable resources. `gpus` maps the gres type ("" when untyped) to whole devices."""
 
@@ -91,6 +99,9 @@ class SlurmJob:
     comment: str = ""  # the user's own Comment field
     dependency: str = ""  # what is left of --dependency; slurmctld removes what is satisfied
     eligible_ms: int | None = None  # --begin, when it lies in the future of the submission
+    batch: bool = True  # False: srun or salloc, which slurmctld cannot requeue
+    nice: int = 0  # of --nice; higher is less urgent
+    signal: GraceSignal | None = None  # of --signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ import pwd
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bridge.slurm import comment, gres, hostlist, states
+from bridge.slurm import comment, gracesignal, gres, hostlist, states
 from bridge.slurm.model import JobState, Phase, SlurmJob, SlurmNode, Tres
 
 Record = Mapping[str, Any]
 
 NO_VAL: Final = 0xFFFFFFFE
 INFINITE: Final = 0xFFFFFFFF
+_NICE_ZERO: Final = 0x80000000  # NICE_OFFSET of slurm.h: nice is kept as an unsigned distance from it
 EXCLUSIVE: Final = 0  # of the field `shared`
 _YEAR_MINUTES: Final = 365 * 24 * 60  # what slurmctld puts for "no limit" into a running job
 _TERMINAL: Final = frozenset(states.JOB_STATES) - {JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED}
@@ -140,6 +141,9 @@ def _job(record: Record) -> SlurmJob:
         comment=record["comment"] or "",
         dependency=record["dependency"] or "",
         eligible_ms=_ms(record["eligible_time"]) if record["eligible_time"] > record["submit_time"] else None,
+        batch=record["batch_flag"] == 1,
+        nice=(_number(record["nice"]) or _NICE_ZERO) - _NICE_ZERO,
+        signal=gracesignal.of_command(record["submit_line"] or "") or comment.signal(record["admin_comment"]),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bridge.slurm.model import JobSpec, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, SlurmJob, SlurmNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,13 @@ class Slurm(Protocol):
         """Put a job that ended badly back into the queue, held, as its next attempt; one that waits or runs stays.
 
         RejectedError for one that completed: finished work is not done again.
+        """
+        ...
+
+    def signal(self, job: JobRef, signal: GraceSignal) -> None:
+        """Tell a running job's steps, or its batch shell, to save its work. One that does not run: nothing to tell.
+
+        NOT idempotent: a job that is told twice gets the signal twice.
         """
         ...
 

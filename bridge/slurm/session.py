@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge import wellknown
 from bridge.errors import BridgeError, NotFoundError, OutcomeUnknownError, RejectedError, UnknownStateError
 from bridge.slurm import comment, failures, parse, states, submission
-from bridge.slurm.model import JobSpec, JobState, Phase, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, JobState, Phase, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef
 
 _SIGKILL: Final = 9
@@ -88,6 +88,12 @@ class Session:
         if states.phase(job.state, job.flags) is Phase.ENDED:
             failures.writing(lambda: self._slurm.Job(ref.job_id).requeue(hold=True))
 
+    def signal(self, ref: JobRef, signal: GraceSignal) -> None:
+        """Signal a running job, as slurmctld itself does when its time is almost up."""
+        job = self._mine(ref)
+        if states.phase(job.state, job.flags) is Phase.RUNNING:
+            failures.ending(lambda: self._slurm.Job.kill(_address(ref), signal.number, batch=signal.batch))
+
     def cancel(self, ref: JobRef) -> None:
         """Cancel. slurmctld itself sends TERM, waits KillWait and sends KILL; a pending job just ends."""
         job = self._mine(ref)
@@ -99,7 +105,7 @@ class Session:
         """Write the text behind the key, on the record (of an array: on what is still together)."""
         job = self._mine(ref)
         if job.comment_text != text:
-            self._change(JobRef(ref.job_id, ref.key), admin_comment=comment.render(ref.key, text))
+            self._change(JobRef(ref.job_id, ref.key), admin_comment=comment.render(ref.key, text, job.signal))
 
     def drain(self, node: str, reason: str) -> None:
         """Drain, unless somebody else did."""

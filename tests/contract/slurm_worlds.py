@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Protocol
 
 from bridge.clock import FakeClock
-from bridge.slurm import states
+from bridge.slurm import gracesignal, states
 from bridge.slurm.adapter import PyslurmAdapter
 from bridge.slurm.fake import FakeSlurm
-from bridge.slurm.model import JobSpec, Phase, SlurmJob, SlurmNode
+from bridge.slurm.model import GraceSignal, JobSpec, Phase, SlurmJob, SlurmNode
 from bridge.slurm.port import JobRef, Slurm
 
 ALICE = 2001
 BOUND_S = 30.0
+TRAPPED = 7  # exit code of a job that traps USR1
 
 
 class World(Protocol):
@@ -30,8 +31,20 @@ class World(Protocol):
         """Say that the job's script ends with this code (the fake's jobs run until they are told to end)."""
         ...
 
-    def sbatch(self, gpus: int, *, nodes: int = 1, array: Sequence[int] = ()) -> int:
-        """Submit as alice, through the submission policy."""
+    def sbatch(
+        self,
+        gpus: int,
+        *,
+        nodes: int = 1,
+        array: Sequence[int] = (),
+        options: Sequence[str] = (),
+        script_options: Sequence[str] = (),
+    ) -> int:
+        """Submit as alice, through the submission policy; options on the command line, and in the script."""
+        ...
+
+    def settle(self) -> None:
+        """Let a script that has just started come to its loop."""
         ...
 
     def drain_as_admin(self, node: str, reason: str) -> None:
@@ -47,9 +60,19 @@ class World(Protocol):
         ...
 
 
-def submit(world: World, *, gpus: int = 1, kind: str = "h100", nodes: int = 1, exits: int | None = None) -> JobRef:
-    """Submit through the port."""
+def submit(
+    world: World,
+    *,
+    gpus: int = 1,
+    kind: str = "h100",
+    nodes: int = 1,
+    exits: int | None = None,
+    traps: bool = False,
+) -> JobRef:
+    """Submit through the port. `traps`: its batch shell ends with TRAPPED when it gets USR1."""
     script = "#!/bin/sh\nsleep 600\n" if exits is None else f"#!/bin/sh\nexit {exits}\n"
+    if traps:
+        script = f"#!/bin/sh\ntrap 'exit {TRAPPED}' USR1\nwhile :; do sleep 0.1; done\n"
     spec = JobSpec(
         key=f"job-{os.urandom(8).hex()}",
         name="contract",
@@ -117,9 +140,24 @@ class FakeWorld:
     def will_exit(self, job_id: int, code: int) -> None:
         self._exits[job_id] = code
 
-    def sbatch(self, gpus: int, *, nodes: int = 1, array: Sequence[int] = ()) -> int:
+    def sbatch(
+        self,
+        gpus: int,
+        *,
+        nodes: int = 1,
+        array: Sequence[int] = (),
+        options: Sequence[str] = (),
+        script_options: Sequence[str] = (),
+    ) -> int:
         asked = {"": gpus} if gpus else {}
-        return self.fake.sbatch(user="alice", uid=ALICE, account="vision", gpus=asked, nodes=nodes, array=array)
+        signal = gracesignal.of_command(" ".join([*script_options, *options]))
+        nice = next((int(option.partition("=")[2]) for option in options if option.startswith("--nice=")), 0)
+        return self.fake.sbatch(
+            user="alice", uid=ALICE, account="vision", gpus=asked, nodes=nodes, array=array, signal=signal, nice=nice
+        )
+
+    def settle(self) -> None:
+        pass
 
     def drain_as_admin(self, node: str, reason: str) -> None:
         self.fake.drain_as(node, reason, "admin")
@@ -133,6 +171,8 @@ class FakeWorld:
             phase = states.phase(record.state, record.flags)
             if phase is Phase.ENDING:
                 self.fake.free(record.job_id)
+            elif phase is Phase.RUNNING and (record.job_id, GraceSignal(10, batch=True)) in self.fake.signals:
+                self.fake.complete(record.job_id, TRAPPED)
             elif phase is Phase.RUNNING and record.job_id in self._exits:
                 self.fake.complete(record.job_id, self._exits[record.job_id])
         self.fake.start_pending()
@@ -169,14 +209,23 @@ class RealWorld:
     def will_exit(self, job_id: int, code: int) -> None:
         pass
 
-    def sbatch(self, gpus: int, *, nodes: int = 1, array: Sequence[int] = ()) -> int:
-        options = [f"--gpus={gpus}"] if gpus else []
-        options += [f"--array={','.join(map(str, array))}"] if array else []
-        command = ["sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", f"--nodes={nodes}", *options]
+    def sbatch(
+        self,
+        gpus: int,
+        *,
+        nodes: int = 1,
+        array: Sequence[int] = (),
+        options: Sequence[str] = (),
+        script_options: Sequence[str] = (),
+    ) -> int:
+        words = [f"--gpus={gpus}"] if gpus else []
+        words += [f"--array={','.join(map(str, array))}"] if array else []
+        command = ["sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", f"--nodes={nodes}", *words, *options]
+        script = "".join(["#!/bin/sh\n", *(f"#SBATCH {option}\n" for option in script_options), "sleep 600\n"])
         as_alice = ["setpriv", f"--reuid={ALICE}", f"--regid={ALICE}", "--clear-groups", *command]
         done = subprocess.run(
             as_alice,
-            input="#!/bin/sh\nsleep 600\n",
+            input=script,
             capture_output=True,
             text=True,
             check=False,
@@ -191,6 +240,9 @@ class RealWorld:
 
     def resume_as_admin(self, node: str) -> None:
         self._root("scontrol", "update", f"nodename={node}", "state=undrain")
+
+    def settle(self) -> None:
+        time.sleep(1.0)
 
     def tick(self) -> None:
         time.sleep(0.02)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from bridge.clock import SystemClock
-from bridge.errors import ConflictError, InvalidInputError, NotFoundError, RejectedError
+from bridge.errors import ConflictError, InvalidInputError, NotFoundError
 from bridge.kube import port, tokens
 from bridge.kube.events import EventWriter
+from bridge.kube.eviction import Outcome, evict
 from bridge.kube.fake import FakeKube
 from bridge.kube.port import EventType, ExpiredError, Gateway, Kind, Object, PatchType, WatchEvent
 from tests import kubebox
@@ -260,7 +261,7 @@ def test_a_pod_on_a_node_is_only_asked_to_go_and_one_on_none_goes_at_once(gatewa
 def test_an_eviction_is_refused_while_a_budget_protects_the_pod(gateway: Gateway, ns: str) -> None:
     pod = kubebox.pod("a", labels={"app": "x"})
     pod["spec"]["nodeName"] = "g1"
-    gateway.create(port.PODS, pod, namespace=ns)
+    made = gateway.create(port.PODS, pod, namespace=ns)
     gateway.patch(
         port.PODS,
         "a",
@@ -271,12 +272,22 @@ def test_an_eviction_is_refused_while_a_budget_protects_the_pod(gateway: Gateway
     )
     budget = {"metadata": {"name": "b"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "x"}}}}
     gateway.create(port.PDBS, budget, namespace=ns)
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": ns}}
-    with pytest.raises(RejectedError, match="disruption budget"):
-        gateway.post(f"/api/v1/namespaces/{ns}/pods/a/eviction", body)
+    refused = evict(gateway, made)
+    assert refused.outcome is Outcome.REFUSED
+    assert "disruption budget" in refused.sentence
+    assert "deletionTimestamp" not in gateway.get(port.PODS, "a", namespace=ns)["metadata"]
     gateway.delete(port.PDBS, "b", namespace=ns)
-    gateway.post(f"/api/v1/namespaces/{ns}/pods/a/eviction", body)
+    assert evict(gateway, made).outcome is Outcome.BEGUN
     assert gateway.get(port.PODS, "a", namespace=ns)["metadata"]["deletionTimestamp"]
+
+
+def test_only_this_very_pod_is_evicted(gateway: Gateway, ns: str) -> None:
+    made = gateway.create(port.PODS, kubebox.pod("a"), namespace=ns)
+    stranger = {"metadata": {**made["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}}
+    assert evict(gateway, stranger).outcome is Outcome.GONE
+    assert "deletionTimestamp" not in gateway.get(port.PODS, "a", namespace=ns)["metadata"]
+    nobody = {"metadata": {**made["metadata"], "name": "b"}}
+    assert evict(gateway, nobody).outcome is Outcome.GONE
 
 
 # --- watching ----------------------------------------------------------------------------------------------------

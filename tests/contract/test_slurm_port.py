@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import NotFoundError, RejectedError
-from bridge.slurm.model import JobState, Phase
+from bridge.slurm.model import GraceSignal, JobState, Phase
 from bridge.slurm.port import JobRef
 from tests.contract.slurm_worlds import (
     FakeWorld,
@@ -24,7 +24,11 @@ from tests.contract.slurm_worlds import (
     until,
 )
 
-ARGUMENTS: dict[str, tuple[object, ...]] = {"release": (["w1"],), "annotate": ("text",)}
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "release": (["w1"],),
+    "annotate": ("text",),
+    "signal": (GraceSignal(10),),
+}
 CONF = os.environ.get("SLURM_CONTRACT_CONF")
 
 
@@ -125,7 +129,7 @@ def test_a_released_job_waits_for_its_pinned_node_though_another_is_free(world: 
     reaches(world, second.job_id, Phase.RUNNING)
 
 
-@pytest.mark.parametrize("verb", ["release", "hold", "requeue", "cancel", "annotate"])
+@pytest.mark.parametrize("verb", ["release", "hold", "requeue", "signal", "cancel", "annotate"])
 def test_a_job_id_that_is_a_strangers_by_now_is_not_touched(world: World, verb: str) -> None:
     """J12."""
     ref = submit(world)
@@ -137,7 +141,7 @@ def test_a_job_id_that_is_a_strangers_by_now_is_not_touched(world: World, verb: 
     assert job(world, ref.job_id) == before
 
 
-@pytest.mark.parametrize("verb", ["release", "hold", "requeue", "cancel", "annotate"])
+@pytest.mark.parametrize("verb", ["release", "hold", "requeue", "signal", "cancel", "annotate"])
 def test_a_job_that_slurmctld_does_not_know_is_not_found(world: World, verb: str) -> None:
     arguments = ARGUMENTS.get(verb, ())
     with pytest.raises(NotFoundError):
@@ -194,6 +198,36 @@ def test_a_failed_job_is_retried_held_as_the_same_job_and_a_completed_one_is_not
     assert (seen.held, seen.restart_count, seen.key) == (True, 1, ref.key)
     world.slurm.retry(ref)
     assert job(world, ref.job_id).restart_count == 1
+
+
+def test_a_running_job_gets_its_signal_and_runs_on_and_a_waiting_one_none(world: World) -> None:
+    ref = submit(world, traps=True)
+    world.slurm.signal(ref, GraceSignal(10, batch=True))  # it waits: nobody to tell
+    world.slurm.release(ref, ["w1"])
+    reaches(world, ref.job_id, Phase.RUNNING)
+    world.slurm.signal(ref, GraceSignal(12))  # no step runs but the batch shell, which this is not for
+    assert phase(world, ref.job_id) is Phase.RUNNING
+    world.settle()
+    world.slurm.signal(ref, GraceSignal(10, batch=True))
+    assert reaches(world, ref.job_id, Phase.ENDED).exit_code == 7
+
+
+def test_a_signal_for_what_has_ended_is_fine(world: World) -> None:
+    ref = submit(world, exits=0)
+    world.slurm.release(ref, ["w1"])
+    reaches(world, ref.job_id, Phase.ENDED)
+    world.slurm.signal(ref, GraceSignal(10, batch=True))
+
+
+def test_a_users_signal_and_nice_are_seen_and_outlive_an_annotation(world: World) -> None:
+    job_id = world.sbatch(1, options=("--nice=100",), script_options=("--signal=B:USR1@60",))
+    seen = job(world, job_id)
+    assert (seen.signal, seen.nice, seen.batch) == (GraceSignal(10, batch=True), 100, True)
+    world.slurm.annotate(JobRef(job_id, seen.key), "waits")
+    again = job(world, job_id)
+    assert (again.comment_text, again.key, again.signal) == ("waits", seen.key, seen.signal)
+    on_the_line = world.sbatch(1, options=("--signal=USR2",))
+    assert job(world, on_the_line).signal == GraceSignal(12)
 
 
 def test_cancel_ends_a_waiting_job_that_never_ran(world: World) -> None:

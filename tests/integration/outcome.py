@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bridge import wellknown
 from bridge.ledger.port import Entry
+from bridge.slurm import comment
 from bridge.workloads import slurmjobs
 from bridge.workloads.model import Grant, WorkloadId
 from tests.integration import steps
@@ -45,7 +45,7 @@ def check_slurm(box: BridgeBox, work: Work, grants: Sequence[Grant]) -> None:
 
 def key_of(record: dict[str, str]) -> str:
     """Return the key in front of a record's AdminComment."""
-    return record["AdminComment"].split(wellknown.KEY_SEPARATOR)[0].removeprefix(wellknown.KEY_PREFIX)
+    return comment.parse(record["AdminComment"])[0]
 
 
 def workload_of(record: dict[str, str]) -> WorkloadId:

@@ -128,13 +128,13 @@ def test_every_default_of_the_schema_is_the_models_default() -> None:
         (parse.team, team(weight=-1),
          "Team vision: spec.weight=-1 is not valid: input should be >= 0; correct it"),
         (parse.team, team(preemption={"grace": "5 minutes"}),
-         "Team vision: spec.preemption.grace: '5 minutes' is no duration; write hours, minutes and seconds, "
-         "e.g. 30s, 5m or 1h30m"),
+         ("Team vision: spec.preemption.grace: '5 minutes' is no duration; write hours, minutes and seconds, "
+          "e.g. 30s, 5m or 1h30m")),
         (parse.team, team(preemption={"minRuntime": "25h"}),
          "Team vision: spec.preemption.minRuntime: 25h is longer than a day; give at most 24h"),
         (parse.team, team(preemption={"withinTeam": "Always"}),
-         "Team vision: spec.preemption.withinTeam='Always' is not valid: input should be 'Never' or 'LowerPriority'; "
-         "correct it"),
+         ("Team vision: spec.preemption.withinTeam='Always' is not valid: input should be 'Never' or 'LowerPriority'; "
+          "correct it")),
         (parse.team, team(members=[member()], defaultUser="bob"),
          "Team vision: spec: defaultUser bob is no member's slurmUser; choose one of: alice"),
         (parse.team, team(members=[member(uid=0)]),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bridge.slurm import comment, gres, hostlist, parse, states, submission
-from bridge.slurm.model import JobSpec, JobState, Phase
+from bridge.slurm import comment, gracesignal, gres, hostlist, parse, states, submission
+from bridge.slurm.model import GraceSignal, JobSpec, JobState, Phase
 
 NO_VAL = 0xFFFFFFFE
 
@@ -104,6 +104,7 @@ def test_memory_is_rounded_up(text: str, mib: int) -> None:
         ("sb:job-1b2c-33 | waits: 3 | of 8", "job-1b2c-33", "waits: 3 | of 8"),
         ("somebody's note", "", "somebody's note"),
         ("sb:short", "", "sb:short"),
+        ("sb:abcdefgh2345 signal=B:10 | waits", "abcdefgh2345", "waits"),
         ("sb:UPPERCASE9", "", "sb:UPPERCASE9"),
         ("xsb:abcdefgh2345", "", "xsb:abcdefgh2345"),
     ],
@@ -111,7 +112,55 @@ def test_memory_is_rounded_up(text: str, mib: int) -> None:
 def test_the_key_stands_in_front_of_the_comment(text: str | None, key: str, told: str) -> None:
     assert comment.parse(text) == (key, told)
     if key:
-        assert comment.render(key, told) == text
+        assert comment.render(key, told, comment.signal(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ("USR1", GraceSignal(10)),
+        ("B:USR1@120", GraceSignal(10, batch=True)),
+        ("sigterm@60", GraceSignal(15)),
+        ("RB:12", GraceSignal(12, batch=True)),
+        ("R:10@5", GraceSignal(10)),
+        ("", None),
+        ("0", None),
+        ("65", None),
+        ("B:", None),
+        ("USR9", None),
+        ("10; rm -rf /", None),
+    ],
+)
+def test_the_signal_that_a_job_asked_for(spec: str, asked: GraceSignal | None) -> None:
+    assert gracesignal.parse(spec) == asked
+    assert gracesignal.parse(gracesignal.render(asked)) == asked
+
+
+@pytest.mark.parametrize(
+    ("line", "comment_", "asked"),
+    [
+        ("sbatch train.sh", "sb:abcdefgh2345", None),
+        ("sbatch --signal=B:USR1@60 train.sh", "sb:abcdefgh2345 signal=TERM", GraceSignal(10, batch=True)),
+        ("sbatch --signal USR2 train.sh", "sb:abcdefgh2345", GraceSignal(12)),
+        ("sbatch --signal=USR1 --signal=USR2 train.sh", "sb:abcdefgh2345", GraceSignal(12)),
+        ("sbatch --wrap=echo 'it", "sb:abcdefgh2345 signal=B:10 | waits", GraceSignal(10, batch=True)),
+        (None, "somebody's note signal=10", None),
+    ],
+)
+def test_the_command_line_wins_over_what_the_policy_found(
+    line: str | None, comment_: str, asked: GraceSignal | None
+) -> None:
+    """As in sbatch: command line, then environment, then script."""
+    assert parse.job(record(submit_line=line, admin_comment=comment_)).signal == asked
+
+
+@pytest.mark.parametrize(("raw", "nice"), [(0x80000000, 0), (0x80000064, 100), (0x7FFFFFF6, -10), (NO_VAL, 0)])
+def test_nice_is_a_distance(raw: int, nice: int) -> None:
+    assert parse.job(record(nice=raw)).nice == nice
+
+
+def test_what_srun_runs_is_no_batch_job() -> None:
+    assert (parse.job(record()).batch, parse.job(record(batch_flag=0)).batch) == (True, False)
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -123,6 +172,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "array_max_tasks": 0,
         "array_task_id": NO_VAL,
         "array_task_str": None,
+        "batch_flag": 1,
         "comment": None,
         "dependency": None,
         "eligible_time": 100,
@@ -135,6 +185,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "job_id": 7,
         "job_state": 0,
         "name": "train",
+        "nice": 0x80000000,
         "nodes": None,
         "num_cpus": 1,
         "num_nodes": 1,
@@ -149,6 +200,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "start_time": 0,
         "state_reason": "JobHeldUser",
         "std_out": "/home/alice/slurm-7.out",
+        "submit_line": "sbatch train.sh",
         "submit_time": 100,
         "time_limit": 30,
         "tres_alloc": None,

@@ -25,6 +25,7 @@ cat >job_members <<'EOF'
             "array_max_tasks": p.array_max_tasks,
             "array_task_id": p.array_task_id,
             "array_task_str": cstr.to_unicode(p.array_task_str),
+            "batch_flag": p.batch_flag,
             "comment": cstr.to_unicode(p.comment),
             "dependency": cstr.to_unicode(p.dependency),
             "eligible_time": p.eligible_time,
@@ -37,6 +38,7 @@ cat >job_members <<'EOF'
             "job_id": p.step_id.job_id,
             "job_state": p.job_state,
             "name": cstr.to_unicode(p.name),
+            "nice": p.nice,
             "nodes": cstr.to_unicode(p.nodes),
             "num_cpus": p.num_cpus,
             "num_nodes": p.num_nodes,
@@ -51,6 +53,7 @@ cat >job_members <<'EOF'
             "start_time": p.start_time,
             "state_reason": cstr.to_unicode(slurm_job_state_reason_string(p.state_reason)),
             "std_out": self.standard_output,
+            "submit_line": cstr.to_unicode(p.submit_line),
             "submit_time": p.submit_time,
             "time_limit": p.time_limit,
             "tres_alloc": cstr.to_unicode(p.tres_alloc_str),
@@ -102,9 +105,10 @@ cat >job_members <<'EOF'
             slurm.slurm_free_job_desc_msg(desc)
 
     @staticmethod
-    def kill(job_id, signal):
-        """Signal one job or one array task."""
-        verify_rpc(slurm.slurm_kill_job2(job_id, signal, 0, NULL))
+    def kill(job_id, signal, batch=False):
+        """Signal one job or one array task: its steps, or its batch shell only (SIGKILL ends all of it)."""
+        flags = slurm.KILL_JOB_BATCH if batch else 0
+        verify_rpc(slurm.slurm_kill_job2(job_id, signal, flags, NULL))
 
 EOF
 
