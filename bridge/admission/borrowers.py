@@ -39,6 +39,19 @@ class Candidate(NamedTuple):
         return self.workload, self.attempt
 
 
+Harm = tuple[tuple[int, int], ...]
+"""Work given up: (priority, lost GPU-ms), the highest priority first. Tuples compare by what harms least: nothing
+of a higher priority is given up to spare work of a lower one."""
+
+
+def harm(victims: Iterable[Candidate]) -> Harm:
+    """Return what is given up with these; more victims never harm less."""
+    lost: dict[int, int] = {}
+    for victim in victims:
+        lost[victim.priority] = lost.get(victim.priority, 0) + victim.lost_gpu_ms
+    return tuple(sorted(lost.items(), reverse=True))
+
+
 class _Path(NamedTuple):
     """A team as a victim: all its levels, those below the parting, and the preemptor's level there."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from bridge.admission import supply
-from bridge.admission.borrowers import Borrowers, Candidate
+from bridge.admission.borrowers import Borrowers, Candidate, Harm, harm
 from bridge.admission.supply import NodeSupply, Placement
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
@@ -15,13 +15,12 @@ from bridge.workloads.model import Grant, NodeName, System, Workload
 
 TRIED = 8  # candidates on one node up to which every set of them is tried when the order leads nowhere
 
-Cost = tuple[int, int, int, int, str]
-"""(devices below a guarantee, highest priority, lost GPU-ms, devices, node): what clearing one node would cost."""
+Cost = tuple[int, Harm, int, str]
+"""(devices below a guarantee, harm, devices, node): what clearing one node would cost."""
 
 Priced = tuple[Cost, list[Candidate]]
 
 SIDES = (System.KUBERNETES, System.SLURM)  # in the order of NodeSupply.in_the_way
-NOBODY = -(2**63)  # below every priority: a node without victims is the cheapest
 
 
 class Clearing:
@@ -84,7 +83,7 @@ class Clearing:
         heapq.heapify(queue)
         while queue and len(self._fitting) < self._workload.nodes:
             cost = heapq.heappop(queue)
-            name = NodeName(cost[4])
+            name = NodeName(cost[3])
             found = None if name in self._fitting else self._price(name, on[name], crossing=crossing)
             if found is None:
                 continue
@@ -180,16 +179,15 @@ class Clearing:
         way = None if node is None else node.in_the_way(self._workload)
         if way is None:
             return None
-        top, lost = NOBODY, 0
+        least: dict[int, int] = {}
         for system, needed in zip(SIDES, way, strict=True):
             if needed:
                 mine = [(each.grant.placement[name], each) for each in there if each.grant.system is system]
                 if sum([devices for devices, _ in mine]) < needed:
                     return None
-                fewest = -(-needed // max([devices for devices, _ in mine]))
-                top = max(top, sorted([each.priority for _, each in mine])[fewest - 1])
-                lost += sum(sorted([each.lost_gpu_ms for _, each in mine])[:fewest])
-        return 0, top, lost, 0, name
+                top, lost = _least([(each.priority, each.lost_gpu_ms, gpus) for gpus, each in mine], needed)
+                least[top] = least.get(top, 0) + lost
+        return 0, tuple(sorted(least.items(), reverse=True)[:1]), 0, name
 
     def _price(self, name: NodeName, there: Iterable[Candidate], *, crossing: bool) -> Priced | None:
         """Return what making room on a node costs; None when it cannot be made."""
@@ -210,9 +208,7 @@ class Clearing:
             self._borrowers.give(candidate)
         if part is None:
             return None
-        top = max([candidate.priority for candidate in picks], default=NOBODY)
-        lost, gpus = sum(candidate.lost_gpu_ms for candidate in picks), sum(candidate.gpus for candidate in picks)
-        return (short, top, lost, gpus, name), picks
+        return (short, harm(picks), sum(candidate.gpus for candidate in picks), name), picks
 
     def _pick(
         self, name: NodeName, system: System, there: Iterable[Candidate], needed: int, *, crossing: bool
@@ -235,7 +231,7 @@ class Clearing:
             for each in sets
             if (exact := self._prefix(sorted(each, key=lambda c: c.gpus), name, needed, crossing=crossing)) is not None
         ]
-        return min(found, key=lambda each: (max(each).priority, sum(c.lost_gpu_ms for c in each), each), default=None)
+        return min(found, key=lambda each: (harm(each), each), default=None)
 
     def _prefix(
         self, order: Sequence[Candidate], name: NodeName, needed: int, *, crossing: bool
@@ -295,3 +291,15 @@ class Clearing:
 
     def _has_room(self, name: NodeName) -> bool:
         return self._nodes[name].room(self._workload.system) >= self._workload.gpus_per_node
+
+
+def _least(there: Sequence[tuple[int, int, int]], needed: int) -> tuple[int, int]:
+    """Return a lower bound of (highest priority, its lost work) that frees `needed`, of (priority, lost, devices)."""
+    highest = max([priority for priority, _, _ in there])
+    lower = [each for each in there if each[0] != highest]
+    rest = needed - sum([gpus for _, _, gpus in lower])
+    if rest <= 0:
+        return _least(lower, needed)
+    top = [(lost, gpus) for priority, lost, gpus in there if priority == highest]
+    fewest = -(-rest // max([gpus for _, gpus in top]))
+    return highest, sum(sorted([lost for lost, _ in top])[:fewest])

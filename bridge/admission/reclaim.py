@@ -10,8 +10,8 @@ lost work (devices x run time), then the later start, then the id - the search t
 
 Gangs that would take a level below its guarantee are looked at only when nothing else frees enough.
 
-With few candidates the search is complete instead: of all legal sets that free enough, the one with the lowest
-highest priority, then the least lost work, then the fewest victims.
+With few candidates the search is complete instead: of all legal sets that free enough, the one that loses least
+work of the highest priority, then of the next lower one, and so on; then the fewest victims.
 
 Work that is leaving already counts as gone, on nodes and in quota: while it suffices, nobody else is a victim.
 Whoever marks work as leaving bounds for how long.
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.admission import levels
-from bridge.admission.borrowers import Borrowers, Candidate
-from bridge.admission.clearing import NOBODY, Clearing
+from bridge.admission.borrowers import Borrowers, Candidate, Harm, harm
+from bridge.admission.clearing import Clearing
 from bridge.admission.model import Holding, Policy, Victim, WithinTeam
 from bridge.admission.potential import Potential, potential
 from bridge.admission.supply import NodeSupply, Placement
@@ -127,10 +127,10 @@ def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool
 
     A set costs more than each of its parts, so nobody in the answer can be given back.
     """
-    queue: list[tuple[int, int, int, int, tuple[Candidate, ...]]] = [(0, NOBODY, 0, 0, ())]
+    queue: list[tuple[int, Harm, int, tuple[Candidate, ...]]] = [(0, (), 0, ())]
     seen: set[frozenset[tuple[str, int]]] = set()
     while queue:  # ends: each of the at most 2 ** COMPLETE sets is looked at once
-        short, top, lost, count, picks = heapq.heappop(queue)
+        short, _, count, picks = heapq.heappop(queue)
         these = frozenset(candidate.key for candidate in picks)
         if these in seen:
             continue
@@ -140,8 +140,8 @@ def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool
             return True
         for each in candidates:
             if clearing.legal(each, crossing=crossing):
-                cost = (short + clearing.short(each), max(top, each.priority), lost + each.lost_gpu_ms, count + 1)
-                heapq.heappush(queue, (*cost, (*picks, each)))
+                larger = (*picks, each)
+                heapq.heappush(queue, (short + clearing.short(each), harm(larger), count + 1, larger))
     return False
 
 
