@@ -70,6 +70,7 @@ class Borrowers:
         self._chain = levels.chain(balances.tree, workload.team)
         self._over: dict[Level, int] = {}
         self._paths: dict[TeamName, _Path] = {}
+        self._taken: set[tuple[str, int]] = set()
         self._swaps = policy.of(workload.team).within_team is WithinTeam.LOWER_PRIORITY
 
     def candidates(self, holdings: Iterable[Holding], now_ms: int) -> list[Candidate]:
@@ -94,7 +95,9 @@ class Borrowers:
         return found
 
     def legal(self, candidate: Candidate, *, crossing: bool) -> bool:
-        """Return whether it may be chosen now."""
+        """Return whether it may be chosen now: never twice."""
+        if candidate.key in self._taken:
+            return False
         path = self._path(candidate.team)
         if not path.below:
             return self._swaps and candidate.priority < self._workload.priority
@@ -130,11 +133,13 @@ class Borrowers:
 
     def take(self, candidate: Candidate) -> None:
         """Count its devices as gone from all its levels."""
+        self._taken.add(candidate.key)
         for level in self._path(candidate.team).levels:
             self._over[level] = self._above(level) - candidate.gpus
 
     def give(self, candidate: Candidate) -> None:
         """Undo `take`."""
+        self._taken.remove(candidate.key)
         for level in self._path(candidate.team).levels:
             self._over[level] += candidate.gpus
 

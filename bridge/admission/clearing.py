@@ -3,24 +3,15 @@
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from bridge.admission import supply
-from bridge.admission.borrowers import Borrowers, Candidate, Harm, harm
+from bridge.admission.borrowers import Borrowers, Candidate
+from bridge.admission.pricing import Pricing
 from bridge.admission.supply import NodeSupply, Placement
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
 from bridge.quota.tree import Balances, Bound
 from bridge.workloads.model import Grant, NodeName, System, Workload
-
-TRIED = 8  # candidates on one node up to which every set of them is tried when the order leads nowhere
-
-Cost = tuple[int, Harm, int, str]
-"""(devices below a guarantee, harm, devices, node): what clearing one node would cost."""
-
-Priced = tuple[Cost, list[Candidate]]
-
-SIDES = (System.KUBERNETES, System.SLURM)  # in the order of NodeSupply.in_the_way
 
 
 class Clearing:
@@ -37,37 +28,29 @@ class Clearing:
         """Take balances without the leaving work, nodes with it."""
         self.balances = balances.copy()
         self._workload = workload
-        self._borrowers = borrowers
+        self.borrowers = borrowers
         self._nodes = {node.name: node for node in supply.eligible(workload, nodes.values())}
         self._taken: dict[tuple[str, int], Candidate] = {}
         self._fitting = {name for name in self._nodes if self._has_room(name)}
         for grant in leaving:
             self._occupy(grant, -1)
 
-    def legal(self, candidate: Candidate, *, crossing: bool) -> bool:
-        """Return whether the candidate may be taken now, and is not taken yet."""
-        return candidate.key not in self._taken and self._borrowers.legal(candidate, crossing=crossing)
-
-    def short(self, candidate: Candidate) -> int:
-        """Devices by which taking the candidate now would take a level below its guarantee."""
-        return self._borrowers.short(candidate)
-
     def fits(self) -> bool:
         """Return whether the workload could start: quota, nodes, and every victim's level open to it."""
         return (
             len(self._fitting) >= self._workload.nodes
             and self.balances.available(self._workload.team, self._workload.flavor) >= self._workload.gpus
-            and all(self._borrowers.opens(candidate) for candidate in self._taken.values())
+            and all(self.borrowers.opens(candidate) for candidate in self._taken.values())
         )
 
     def open_levels(self, candidates: Iterable[Candidate], *, crossing: bool) -> bool:
         """Take inner victims, so that outer ones become legal; False, with nothing taken, when there are none."""
         ordered = sorted(candidates)
-        for level in self._borrowers.closed():
+        for level in self.borrowers.closed():
             for candidate in ordered:
-                if level not in self._borrowers.closed():
+                if level not in self.borrowers.closed():
                     break
-                if self._borrowers.inside(candidate, level) and self.legal(candidate, crossing=crossing):
+                if self.borrowers.inside(candidate, level) and self.borrowers.legal(candidate, crossing=crossing):
                     self._take(candidate)
         return bool(self._taken)
 
@@ -79,12 +62,13 @@ class Clearing:
         for candidate in candidates:
             for name in candidate.grant.placement:
                 on.setdefault(name, []).append(candidate)
-        queue = [cost for name, there in on.items() if (cost := self._bound(name, there))]
+        price = Pricing(self._workload, self.borrowers, crossing=crossing)
+        queue = [cost for name in on.keys() & self._nodes.keys() if (cost := price.bound(self._nodes[name], on[name]))]
         heapq.heapify(queue)
         while queue and len(self._fitting) < self._workload.nodes:
             cost = heapq.heappop(queue)
             name = NodeName(cost[3])
-            found = None if name in self._fitting else self._price(name, on[name], crossing=crossing)
+            found = None if name in self._fitting else price.exact(self._nodes[name], on[name])
             if found is None:
                 continue
             if found[0] > cost:  # it was a lower bound, or what was taken since used up a level
@@ -93,8 +77,8 @@ class Clearing:
             for candidate in found[1]:
                 self._take(candidate)
             touched = {node for candidate in found[1] for node in candidate.grant.placement}
-            for node in sorted(touched - self._fitting):  # its gang's other nodes have become cheaper
-                if again := self._price(node, on[node], crossing=crossing):
+            for node in (touched & self._nodes.keys()) - self._fitting:  # its gang's other nodes have become cheaper
+                if again := price.exact(self._nodes[node], on[node]):
                     heapq.heappush(queue, again[0])
         return len(self._fitting) >= self._workload.nodes
 
@@ -113,7 +97,7 @@ class Clearing:
                     if binding is None:
                         return True
                     inside = binding.kind is Bound.POOL or self._is_below(candidate, binding.node)
-                    if inside and self.legal(candidate, crossing=crosses):
+                    if inside and self.borrowers.legal(candidate, crossing=crosses):
                         self._take(candidate)
                         progress = True
         return self.balances.available(team, flavor) >= gpus
@@ -144,8 +128,8 @@ class Clearing:
     def chosen(self) -> tuple[Candidate, ...]:
         """Return the victims in an order in which each is legal when its turn comes: the stated one where it is."""
         picks = tuple(self._taken.values())
-        inner_first = sorted(picks, key=lambda candidate: -self._borrowers.depth(candidate))
-        stated = sorted(picks, key=lambda candidate: (-self._borrowers.depth(candidate), candidate))
+        inner_first = sorted(picks, key=lambda candidate: -self.borrowers.depth(candidate))
+        stated = sorted(picks, key=lambda candidate: (-self.borrowers.depth(candidate), candidate))
         return next((tuple(order) for order in (stated, inner_first) if self._in_turn(order)), tuple(inner_first))
 
     def place(self) -> Placement:
@@ -161,107 +145,26 @@ class Clearing:
         self.reset()
         legal = True
         for candidate in order:
-            legal = legal and self.legal(candidate, crossing=True)
+            legal = legal and self.borrowers.legal(candidate, crossing=True)
             self._take(candidate)
         self.replay(picks)
         return legal
 
     def _value(self, candidate: Candidate) -> tuple[bool, Candidate]:
-        return self._borrowers.below(candidate), candidate
+        return self.borrowers.below(candidate), candidate
 
     def _is_below(self, candidate: Candidate, node: TeamName) -> bool:
         tree = self.balances.tree
         return candidate.team in tree and node in tree.path(candidate.team)
 
-    def _bound(self, name: NodeName, there: Sequence[Candidate]) -> Cost | None:
-        """Return what making room on a node costs at least, without asking who is legal; None: it cannot be made."""
-        node = self._nodes.get(name)
-        way = None if node is None else node.in_the_way(self._workload)
-        if way is None:
-            return None
-        least: dict[int, int] = {}
-        for system, needed in zip(SIDES, way, strict=True):
-            if needed:
-                mine = [(each.grant.placement[name], each) for each in there if each.grant.system is system]
-                if sum([devices for devices, _ in mine]) < needed:
-                    return None
-                top, lost = _least([(each.priority, each.lost_gpu_ms, gpus) for gpus, each in mine], needed)
-                least[top] = least.get(top, 0) + lost
-        return 0, tuple(sorted(least.items(), reverse=True)[:1]), 0, name
-
-    def _price(self, name: NodeName, there: Iterable[Candidate], *, crossing: bool) -> Priced | None:
-        """Return what making room on a node costs; None when it cannot be made."""
-        node = self._nodes.get(name)
-        way = None if node is None else node.in_the_way(self._workload)
-        if way is None:
-            return None
-        short, picks = 0, list[Candidate]()
-        for system, needed in zip(SIDES, way, strict=True):
-            part = self._pick(name, system, there, needed, crossing=crossing) if needed else []
-            for candidate in part or ():
-                short += self._borrowers.short(candidate)
-                self._borrowers.take(candidate)
-                picks.append(candidate)
-            if part is None:
-                break
-        for candidate in picks:
-            self._borrowers.give(candidate)
-        if part is None:
-            return None
-        return (short, harm(picks), sum(candidate.gpus for candidate in picks), name), picks
-
-    def _pick(
-        self, name: NodeName, system: System, there: Iterable[Candidate], needed: int, *, crossing: bool
-    ) -> list[Candidate] | None:
-        """Choose, of one system on one node, victims that hold at least `needed` there; None when there are none."""
-        possible = sorted(
-            candidate
-            for candidate in there
-            if candidate.grant.system is system and self.legal(candidate, crossing=crossing)
-        )
-        devices = [candidate.grant.placement[name] for candidate in possible]
-        if sum(devices) < needed:
-            return None
-        picks = self._prefix(possible, name, needed, crossing=crossing)
-        if picks is not None or len(possible) > TRIED:
-            return picks
-        sets = [list(each) for size in range(1, len(possible) + 1) for each in combinations(possible, size)]
-        found = [
-            exact
-            for each in sets
-            if (exact := self._prefix(sorted(each, key=lambda c: c.gpus), name, needed, crossing=crossing)) is not None
-        ]
-        return min(found, key=lambda each: (harm(each), each), default=None)
-
-    def _prefix(
-        self, order: Sequence[Candidate], name: NodeName, needed: int, *, crossing: bool
-    ) -> list[Candidate] | None:
-        """Choose in this order until enough is free, skipping who is not legal by then, and leave out the unneeded."""
-        picks, left = list[Candidate](), needed
-        for candidate in order:
-            if left > 0 and self._borrowers.legal(candidate, crossing=crossing):
-                self._borrowers.take(candidate)
-                picks.append(candidate)
-                left -= candidate.grant.placement[name]
-        for candidate in picks:
-            self._borrowers.give(candidate)
-        if left > 0:
-            return None
-        for candidate in sorted(picks, reverse=True):
-            devices = candidate.grant.placement[name]
-            if left + devices <= 0:
-                picks.remove(candidate)
-                left += devices
-        return picks
-
     def _take(self, candidate: Candidate) -> None:
         self._taken[candidate.key] = candidate
-        self._borrowers.take(candidate)
+        self.borrowers.take(candidate)
         self._settle(candidate.grant, -1)
 
     def _give(self, candidate: Candidate) -> None:
         del self._taken[candidate.key]
-        self._borrowers.give(candidate)
+        self.borrowers.give(candidate)
         self._settle(candidate.grant, 1)
 
     def _settle(self, grant: Grant, sign: int) -> None:
@@ -291,15 +194,3 @@ class Clearing:
 
     def _has_room(self, name: NodeName) -> bool:
         return self._nodes[name].room(self._workload.system) >= self._workload.gpus_per_node
-
-
-def _least(there: Sequence[tuple[int, int, int]], needed: int) -> tuple[int, int]:
-    """Return a lower bound of (highest priority, its lost work) that frees `needed`, of (priority, lost, devices)."""
-    highest = max([priority for priority, _, _ in there])
-    lower = [each for each in there if each[0] != highest]
-    rest = needed - sum([gpus for _, _, gpus in lower])
-    if rest <= 0:
-        return _least(lower, needed)
-    top = [(lost, gpus) for priority, lost, gpus in there if priority == highest]
-    fewest = -(-rest // max([gpus for _, gpus in top]))
-    return highest, sum(sorted([lost for lost, _ in top])[:fewest])

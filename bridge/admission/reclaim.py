@@ -89,11 +89,11 @@ def find(
     candidates = Borrowers(workload, base, policy).candidates(held, now_ms)
     if not candidates:
         return None
+    search = _cheapest if len(candidates) <= COMPLETE else _greedy
     for crossing in (False, True):
         clearing = Clearing(workload, base, Borrowers(workload, base, policy), nodes, leaving)
         if clearing.fits():
             return None
-        search = _cheapest if len(candidates) <= COMPLETE else _greedy
         if search(clearing, candidates, crossing=crossing):
             return _answer(workload, clearing, base, held, policy, now_ms)
     return None
@@ -139,9 +139,9 @@ def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool
         if clearing.fits():
             return True
         for each in candidates:
-            if clearing.legal(each, crossing=crossing):
+            if clearing.borrowers.legal(each, crossing=crossing):
                 larger = (*picks, each)
-                heapq.heappush(queue, (short + clearing.short(each), harm(larger), count + 1, larger))
+                heapq.heappush(queue, (short + clearing.borrowers.short(each), harm(larger), count + 1, larger))
     return False
 
 
