@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import Connection
 
 from bridge.errors import BrokenInvariantError
 from bridge.ledger import rows, schema
@@ -16,68 +16,68 @@ from bridge.ledger.model import Balance, Head, Span, Step
 from bridge.ledger.port import Entry
 from bridge.ledger.projection import Projection
 from bridge.ledger.transfers import Change
+from bridge.ledger.warm import Warm
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import Grant, GrantState, System, WorkloadId
 
-_GRANT, _SPAN, _ENTRY = schema.grants.c, schema.spans.c, schema.entries.c
-_NEWEST_ATTEMPT: Final = select(func.max(_GRANT.attempt)).where(_GRANT.workload == bindparam("of"))
-_OPEN_SPAN: Final = select(schema.spans).where(
-    _SPAN.workload == bindparam("of"), _SPAN.attempt == bindparam("nth"), _SPAN.to_ms.is_(None)
-)
-_BY_TRANSFER: Final = select(schema.entries).where(_ENTRY.transfer == bindparam("id"))
-_NEWEST_NOTE: Final = (
-    select(schema.entries)
-    .where(_ENTRY.workload == bindparam("of"), _ENTRY.step == Step.NOTE.value)
-    .order_by(_ENTRY.seq.desc())
-    .limit(1)
-)
+_NEWEST_ATTEMPT: Final = "SELECT MAX(attempt) FROM {table} WHERE workload = {mark}"
+_NEWEST_NOTE: Final = "SELECT MAX(seq) FROM entries WHERE workload = {mark} AND step = 'note'"
 
 
 class Draft:
     """What one transaction will write."""
 
-    def __init__(self, connection: Connection, epoch: int, head: Head) -> None:
+    def __init__(self, connection: Connection, epoch: int, warm: Warm) -> None:
         self._connection = connection
+        self._mark = "?" if connection.dialect.name == "sqlite" else "%s"
+        self._warm = warm
         self.epoch = epoch
-        self._head = head
-        self._rows: list[dict[str, Any]] = []
+        self.base = warm.head
+        self.head = warm.head
+        self._rows: list[tuple[Any, ...]] = []
         self._entries: dict[str, Entry] = {}
         self._attempts: dict[WorkloadId, int] = {}
         self._open: dict[tuple[WorkloadId, int], Span | None] = {}
         self._notes: dict[WorkloadId, str | None] = {}
-        self.grants = Projection(connection, rows.GRANTS)
-        self.spans = Projection(connection, rows.SPANS)
-        self.balances = Projection(connection, rows.BALANCES)
-        self.capacity = Projection(connection, rows.CAPACITY)
-        self.intents = Projection(connection, rows.INTENTS)
-        self.epochs = Projection(connection, rows.EPOCHS)
+        self.grants = Projection(connection, rows.GRANTS, warm.grants)
+        self.spans = Projection(connection, rows.SPANS, {})
+        self.balances = Projection(connection, rows.BALANCES, warm.balances, whole=True)
+        self.capacity = Projection(connection, rows.CAPACITY, warm.capacity, whole=True)
+        self.intents = Projection(connection, rows.INTENTS, warm.intents)
+        self.epochs = Projection(connection, rows.EPOCHS, {})
 
     @property
     def next_seq(self) -> int:
         """The number that the next entry gets."""
-        return self._head.seq + 1
+        return self.head.seq + 1
 
     def latest(self, workload: WorkloadId) -> Grant | None:
         """Return the newest attempt of a workload."""
         if workload not in self._attempts:
-            self._attempts[workload] = self._connection.scalar(_NEWEST_ATTEMPT, {"of": workload}) or 0
+            held = self._warm.attempts.get(workload)
+            self._attempts[workload] = self._stored_attempt(workload) if held is None else held
         attempt = self._attempts[workload]
         return self.grants.get(workload, attempt) if attempt else None
+
+    def past(self, workload: WorkloadId) -> int:
+        """Return how many attempts a workload has had, archived ones counted."""
+        self.latest(workload)
+        return self._attempts[workload]
 
     def attempt(self, workload: WorkloadId, attempt: int, step: Step) -> Grant:
         """Return one attempt; a step of an attempt that was never granted is refused."""
         found = self.grants.get(workload, attempt)
         if found is None:
-            raise BrokenInvariantError(f"{step} of {workload} attempt {attempt}: the ledger never granted it")
+            told = "the ledger never granted it"
+            if self._warm.archived and 1 <= attempt <= self.past(workload):
+                told = f"it ended long ago and is archived (up to entry {self._warm.archived})"
+            raise BrokenInvariantError(f"{step} of {workload} attempt {attempt}: {told}")
         return found
 
     def open_span(self, workload: WorkloadId, attempt: int) -> Span | None:
         """Return the span that a running attempt is in."""
         key = (workload, attempt)
-        if key not in self._open:
-            row = self._connection.execute(_OPEN_SPAN, {"of": workload, "nth": attempt}).mappings().one_or_none()
-            self._open[key] = None if row is None else rows.SPANS.load(row)
-        return self._open[key]
+        return self._open[key] if key in self._open else self._warm.spans.get(key)
 
     def since_ms(self, grant: Grant) -> int | None:
         """Return when the present charge of a running attempt began."""
@@ -88,13 +88,16 @@ class Draft:
         """Return the entry of a transfer, if there is one."""
         if transfer in self._entries:
             return self._entries[transfer]
-        row = self._connection.execute(_BY_TRANSFER, {"id": transfer}).mappings().one_or_none()
+        query = rows.selection(schema.entries, self._connection.dialect.name, ("transfer",))
+        row = self._connection.exec_driver_sql(query, (transfer,)).one_or_none()
         return None if row is None else rows.load_entry(row)
 
     def last_note(self, workload: WorkloadId) -> str | None:
         """Return the text of a workload's newest note."""
         if workload not in self._notes:
-            row = self._connection.execute(_NEWEST_NOTE, {"of": workload}).mappings().one_or_none()
+            newest = self._one(_NEWEST_NOTE.format(mark=self._mark), workload)
+            query = rows.selection(schema.entries, self._connection.dialect.name, ("seq",))
+            row = None if newest is None else self._connection.exec_driver_sql(query, (newest,)).one()
             self._notes[workload] = None if row is None else str(rows.load_entry(row).detail["text"])
         return self._notes[workload]
 
@@ -161,26 +164,38 @@ class Draft:
         entry = Entry(
             self.next_seq, at_ms, self.epoch, step, workload, attempt, team, flavor, system, gpus, dict(detail)
         )
-        row = rows.dump_entry(entry, transfer, self._head)
-        self._head = Head(entry.seq, row["digest"])
+        row = rows.dump_entry(entry, transfer, self.head)
+        self.head = Head(entry.seq, rows.digest_of(row))
         self._rows.append(row)
         self._entries[transfer] = entry
         return entry.seq
 
-    def flush(self) -> bool:
-        """Write everything, entries first; return whether there was anything to write."""
-        if not self._rows:
-            return False
-        self._connection.execute(insert(schema.entries), self._rows)
+    @property
+    def pending(self) -> bool:
+        """True when there is anything to write."""
+        return bool(self._rows)
+
+    def flush(self, connection: Connection) -> None:
+        """Write everything, entries first. The same draft can be flushed again, where its base is still the newest."""
+        connection.exec_driver_sql(rows.insertion(schema.entries, connection.dialect.name), self._rows)
         for projection in (self.grants, self.spans, self.balances, self.capacity, self.intents, self.epochs):
-            projection.flush()
-        return True
+            projection.flush(connection)
+
+    def _stored_attempt(self, workload: WorkloadId) -> int:
+        live = self._one(_NEWEST_ATTEMPT.format(table="grants", mark=self._mark), workload)
+        if live is None and self._warm.archived:
+            live = self._one(_NEWEST_ATTEMPT.format(table="carried_attempts", mark=self._mark), workload)
+        return live or 0
+
+    def _one(self, query: str, value: str) -> int | None:
+        found = self._connection.exec_driver_sql(query, (value,)).scalar()
+        return None if found is None else int(found)
 
     def _move_span(self, change: Change, seq: int) -> None:
         grant, at_ms = change.grant, change.at_ms
         span = self.open_span(grant.workload, grant.attempt) if change.step in (Step.ADJUST, Step.RELEASE) else None
         if span is not None:
-            self.spans.put(replace(span, to_ms=at_ms))
+            self.spans.replace(span, replace(span, to_ms=at_ms))
         now = (
             Span(seq, grant.workload, grant.attempt, at_ms, None, grant.gpus)
             if grant.state is GrantState.RUNNING

@@ -28,8 +28,8 @@ class Replay:
     intents: dict[Key, Intent] = field(default_factory=dict)
     epochs: dict[Key, Epoch] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    _attempts: dict[WorkloadId, int] = field(default_factory=dict)
-    _running: dict[Key, Key] = field(default_factory=dict)  # an attempt: its open span
+    attempts: dict[WorkloadId, int] = field(default_factory=dict)  # the newest one of each workload
+    running: dict[Key, Key] = field(default_factory=dict)  # an attempt: its open span
 
     def add(self, entry: Entry) -> None:
         """Replay one entry."""
@@ -70,13 +70,13 @@ class Replay:
         if workload is None or attempt is None or entry.team is None or entry.flavor is None or entry.system is None:
             self._fault(entry, f"is {_named(entry)} without workload, attempt, team, flavor or system")
             return
-        last = self._attempts.get(workload, 0)
+        last = self.attempts.get(workload, 0)
         before = self.grants.get((workload, last))
         if attempt != last + 1:
             self._fault(entry, f"grants attempt {attempt} of {workload} after attempt {last}")
         if before is not None and before.state in (GrantState.RESERVED, GrantState.RUNNING):
             self._fault(entry, f"grants attempt {attempt} of {workload} while attempt {last} is {before.state}")
-        self._attempts[workload] = attempt
+        self.attempts[workload] = attempt
         detail = entry.detail
         running = entry.step == Step.ADOPT
         self.grants[workload, attempt] = Grant(
@@ -149,10 +149,10 @@ class Replay:
     def _begin(self, entry: Entry, key: Key, gpus: int) -> None:
         workload, attempt = key
         self.spans[(entry.seq,)] = Span(entry.seq, workload, attempt, entry.at_ms, None, gpus)
-        self._running[key] = (entry.seq,)
+        self.running[key] = (entry.seq,)
 
     def _end(self, entry: Entry, key: Key) -> None:
-        span_key = self._running.pop(key, None)
+        span_key = self.running.pop(key, None)
         if span_key is None:
             return
         span = self.spans[span_key]

@@ -13,7 +13,7 @@ from bridge.errors import InvalidInputError, NotFoundError
 from bridge.ledger import fencing, history, queries, transfers, verify
 from bridge.ledger.model import Epoch, Step
 from bridge.ledger.port import CapacityRow, Entry, Intent, Problem, Usage
-from bridge.ledger.store import Fault, Store, open_store
+from bridge.ledger.store import Fault, Store, newest_head, open_store
 from bridge.workloads.model import Grant, NodeName, Workload, WorkloadId
 
 MAX_PAGE: Final = 10_000
@@ -28,7 +28,10 @@ FAULT_SITES: Final = tuple(f"ledger.{verb}.{when}" for verb in VERBS for when in
 
 
 def open_ledger(url: str, clock: Clock, fault: Fault | None = None) -> "SqlLedger":
-    """Open or create the ledger of a database URL: `sqlite:////path/ledger.db`, or `sqlite://` in memory."""
+    """Open or create the ledger of a database URL, and bring its tables to this version.
+
+    `sqlite:////path/ledger.db`, `sqlite://` (in memory) or `postgresql://user:password@host/database`.
+    """
     return SqlLedger(open_store(url, fault), clock)
 
 
@@ -65,14 +68,14 @@ class SqlLedger:
         """Hold the next attempt."""
         with self._store.write("reserve", self._leader) as draft:
             latest = draft.latest(workload.id)
-            change = transfers.reserve(latest, workload, placement, at_ms)
+            change = transfers.reserve(latest, workload, placement, at_ms, past=draft.past(workload.id))
             return draft.keep(change, latest)
 
     def adopt(self, workload: Workload, placement: Mapping[NodeName, int], *, at_ms: int, note: str) -> Grant:
         """Charge what is found running."""
         with self._store.write("adopt", self._leader) as draft:
             latest = draft.latest(workload.id)
-            change = transfers.adopt(latest, workload, placement, at_ms, note)
+            change = transfers.adopt(latest, workload, placement, at_ms, note, past=draft.past(workload.id))
             return draft.keep(change, latest)
 
     def run(
@@ -160,7 +163,8 @@ class SqlLedger:
     def grants(self, *, holding: bool = True) -> Sequence[Grant]:
         """Return the grants that hold now, or all."""
         with self._store.read() as connection:
-            return queries.grants(connection, holding=holding)
+            known = self._store.shelf.holding(newest_head(connection)) if holding else None
+            return queries.grants(connection, holding=holding) if known is None else known
 
     def ended(self, *, limit: int) -> Sequence[Grant]:
         """Return at most `limit` grants that ended last, newest first."""
@@ -170,12 +174,14 @@ class SqlLedger:
     def intents(self, *, open_only: bool = True) -> Sequence[Intent]:
         """Return the intents not yet settled, or all."""
         with self._store.read() as connection:
-            return queries.intents(connection, open_only=open_only)
+            known = self._store.shelf.intents(newest_head(connection)) if open_only else None
+            return queries.intents(connection, open_only=open_only) if known is None else known
 
     def capacity_rows(self) -> Sequence[CapacityRow]:
         """Return the latest row of every node."""
         with self._store.read() as connection:
-            return queries.capacity(connection)
+            known = self._store.shelf.capacity(newest_head(connection))
+            return queries.capacity(connection) if known is None else known
 
     def history(self, workload: WorkloadId) -> Sequence[Entry]:
         """Return every entry of one workload, oldest first."""

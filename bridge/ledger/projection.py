@@ -1,71 +1,84 @@
 """The rows of one table as a transaction will leave them: read once each, written together."""
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, Generic
 
-from sqlalchemy import Connection, Select, Table, Update, and_, bindparam, insert, select, update
+from sqlalchemy import Connection
 
+from bridge.errors import BrokenInvariantError
+from bridge.ledger import rows
 from bridge.ledger.rows import Codec, Value
+
+Key = tuple[Any, ...]
 
 
 class Projection(Generic[Value]):
-    """The rows of one table that this transaction has read or changed, by primary key."""
+    """The rows of one table that this transaction has read or changed, by primary key.
 
-    def __init__(self, connection: Connection, codec: Codec[Value]) -> None:
+    `known` are rows that need not be read; when it is `whole`, a row that is not among them does not exist.
+    """
+
+    def __init__(
+        self, connection: Connection, codec: Codec[Value], known: Mapping[Key, Value], *, whole: bool = False
+    ) -> None:
         self._connection = connection
         self._codec = codec
-        self._stored: dict[tuple[Any, ...], Value | None] = {}
-        self._changed: dict[tuple[Any, ...], Value] = {}
+        self._known = known
+        self._whole = whole
+        self._stored: dict[Key, Value | None] = {}
+        self.changed: dict[Key, Value] = {}
 
     def get(self, *key: Any) -> Value | None:
         """Return the row as this transaction will leave it."""
-        if key in self._changed:
-            return self._changed[key]
-        if key not in self._stored:
-            found = self._connection.execute(
-                _by_key(self._codec.table), _key_columns(self._codec.table, key)
-            ).mappings()
-            row = found.one_or_none()
-            self._stored[key] = None if row is None else self._codec.load(row)
-        return self._stored[key]
+        found = self.changed.get(key)
+        return found if found is not None else self._before(key)
 
     def put(self, value: Value) -> None:
         """Add or change a row."""
         key = self._codec.key(value)
-        self.get(*key)  # whether it exists decides between INSERT and UPDATE
-        self._changed[key] = value
+        self._before(key)  # whether it exists decides between INSERT and UPDATE
+        self.changed[key] = value
 
     def add(self, value: Value) -> None:
         """Add a row that is known to be new."""
         key = self._codec.key(value)
         self._stored.setdefault(key, None)
-        self._changed[key] = value
+        self.changed[key] = value
 
-    def flush(self) -> None:
-        """Write what changed. Updates go first: an ended attempt makes way for the next one."""
+    def replace(self, before: Value, after: Value) -> None:
+        """Change a row that was read elsewhere in this transaction."""
+        self._stored.setdefault(self._codec.key(before), before)
+        self.changed[self._codec.key(after)] = after
+
+    def flush(self, connection: Connection) -> None:
+        """Write what changed. Updates go first: an ended attempt makes way for the next one.
+
+        A row that is no longer as it was read was changed past the ledger, and nothing of the transaction is kept.
+        """
+        table, guard = self._codec.table, self._codec.guard
         updates, inserts = [], []
-        for key, value in self._changed.items():
-            row = self._codec.dump(value)
-            if self._stored[key] is None:
+        for key, value in self.changed.items():
+            before, row = self._stored[key], self._codec.dump(value)
+            if before is None:
                 inserts.append(row)
             else:
-                updates.append({**row, **_key_columns(self._codec.table, key)})
+                updates.append((*row, *key, *self._codec.guarded(self._codec.dump(before))))
+        dialect = connection.dialect.name
         if updates:
-            self._connection.execute(_change_by_key(self._codec.table), updates)
+            done = connection.exec_driver_sql(rows.change(table, guard, dialect), updates)
+            if done.rowcount != len(updates):
+                raise BrokenInvariantError(
+                    f"{table.name}: {len(updates) - done.rowcount} of {len(updates)} rows to change are not as this "
+                    "ledger left them: something else wrote there; run the ledger's verify"
+                )
         if inserts:
-            self._connection.execute(insert(self._codec.table), inserts)
+            connection.exec_driver_sql(rows.insertion(table, dialect), inserts)
 
-
-@cache
-def _by_key(table: Table) -> Select[Any]:
-    return select(table).where(and_(*(column == bindparam(f"key_{column.name}") for column in table.primary_key)))
-
-
-@cache
-def _change_by_key(table: Table) -> Update:
-    where = and_(*(column == bindparam(f"key_{column.name}") for column in table.primary_key))
-    return update(table).where(where).values({column.name: bindparam(column.name) for column in table.columns})
-
-
-def _key_columns(table: Table, key: tuple[Any, ...]) -> dict[str, Any]:
-    return {f"key_{column.name}": part for column, part in zip(table.primary_key, key, strict=True)}
+    def _before(self, key: Key) -> Value | None:
+        if key in self._stored:
+            return self._stored[key]
+        found = self._known.get(key)
+        if found is None and not self._whole:
+            found = rows.by_key(self._connection, self._codec, key)
+        self._stored[key] = found
+        return found

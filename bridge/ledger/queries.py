@@ -3,30 +3,32 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, func, or_, select, text
 
 from bridge.ledger import rows, schema
 from bridge.ledger.history import Held
+from bridge.ledger.model import Balance, Span
 from bridge.ledger.port import CapacityRow, Entry, Intent
 from bridge.ledger.rows import Codec, Row, Value
 from bridge.quota.model import FlavorName, TeamName
-from bridge.workloads.model import Grant, GrantState, System, WorkloadId
+from bridge.workloads.model import Grant, System, WorkloadId
 
 _CHUNK: Final = 1_000
-_HOLDING: Final = (GrantState.RESERVED.value, GrantState.RUNNING.value)
 
 
 def grants(connection: Connection, *, holding: bool) -> Sequence[Grant]:
     """Return grants in the order in which they were reserved."""
-    column = schema.grants.c
-    query = select(schema.grants).order_by(column.reserved_ms, column.workload, column.attempt)
-    return _load(connection, rows.GRANTS, query.where(column.state.in_(_HOLDING)) if holding else query)
+    query = select(schema.grants)
+    if holding:
+        query = query.where(text("state IN ('reserved', 'running')"))  # as the index says it
+    found = _load(connection, rows.GRANTS, query)
+    return sorted(found, key=lambda grant: (grant.reserved_ms, grant.workload, grant.attempt))
 
 
 def ended(connection: Connection, *, limit: int) -> Sequence[Grant]:
     """Return the grants that ended last, newest first."""
     column = schema.grants.c
-    over = select(schema.grants).where(column.state.not_in(_HOLDING))
+    over = select(schema.grants).where(column.ended_ms.is_not(None))
     query = over.order_by(column.ended_ms.desc(), column.workload, column.attempt.desc()).limit(limit)
     return _load(connection, rows.GRANTS, query)
 
@@ -39,27 +41,38 @@ def newest_epoch(connection: Connection) -> int:
 def intents(connection: Connection, *, open_only: bool) -> Sequence[Intent]:
     """Return intents, oldest first."""
     column = schema.intents.c
-    query = select(schema.intents).order_by(column.at_ms, column.id)
-    return _load(connection, rows.INTENTS, query.where(column.settled_ms.is_(None)) if open_only else query)
+    query = select(schema.intents)
+    found = _load(connection, rows.INTENTS, query.where(column.settled_ms.is_(None)) if open_only else query)
+    return sorted(found, key=lambda intent: (intent.at_ms, intent.id))
 
 
 def capacity(connection: Connection) -> Sequence[CapacityRow]:
     """Return the latest row of every node."""
-    return _load(connection, rows.CAPACITY, select(schema.node_capacity).order_by(schema.node_capacity.c.node))
+    return sorted(_load(connection, rows.CAPACITY, select(schema.node_capacity)), key=lambda row: row.node)
+
+
+def balances(connection: Connection) -> Sequence[Balance]:
+    """Return what each team holds."""
+    return _load(connection, rows.BALANCES, select(schema.balances))
+
+
+def open_spans(connection: Connection) -> Sequence[Span]:
+    """Return the spans that have not ended."""
+    return _load(connection, rows.SPANS, select(schema.spans).where(schema.spans.c.to_ms.is_(None)))
 
 
 def history(connection: Connection, workload: WorkloadId) -> Sequence[Entry]:
     """Return every entry of one workload, oldest first."""
     column = schema.entries.c
     query = select(schema.entries).where(column.workload == workload).order_by(column.seq)
-    return [rows.load_entry(row) for row in connection.execute(query).mappings()]
+    return [rows.load_entry(row) for row in connection.execute(query)]
 
 
 def entries(connection: Connection, *, after_seq: int, limit: int) -> Sequence[Entry]:
     """Return entries in order."""
     column = schema.entries.c
     query = select(schema.entries).where(column.seq > after_seq).order_by(column.seq).limit(limit)
-    return [rows.load_entry(row) for row in connection.execute(query).mappings()]
+    return [rows.load_entry(row) for row in connection.execute(query)]
 
 
 def last_seq(connection: Connection) -> int:
@@ -79,11 +92,14 @@ def held(connection: Connection, *, from_ms: int, to_ms: int) -> Iterator[Held]:
         yield Held(TeamName(team), System(system), FlavorName(flavor), gpus, begun_ms, ended_ms)
 
 
-def journal(connection: Connection) -> Iterator[Row]:
-    """Return the rows of the whole journal in order, a chunk at a time."""
-    query = select(schema.entries).order_by(schema.entries.c.seq)
-    yield from connection.execute(query, execution_options={"yield_per": _CHUNK}).mappings()
+def journal(connection: Connection, *, after_seq: int = 0, up_to_seq: int | None = None) -> Iterator[Row]:
+    """Return rows of the journal in order, a chunk at a time."""
+    column = schema.entries.c
+    query = select(schema.entries).where(column.seq > after_seq).order_by(column.seq)
+    if up_to_seq is not None:
+        query = query.where(column.seq <= up_to_seq)
+    yield from connection.execute(query, execution_options={"yield_per": _CHUNK})
 
 
 def _load(connection: Connection, codec: Codec[Value], query: Select[Any]) -> list[Value]:
-    return [codec.load(row) for row in connection.execute(query).mappings()]
+    return [codec.load(row) for row in connection.execute(query)]

@@ -1,126 +1,241 @@
-"""Between values and rows. One codec per table, so that each column is named once on the way in and once out."""
+"""Between values and rows. One codec per table; a row is a tuple in the order of the table's columns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import Table
+from sqlalchemy import Connection, Table
 
 from bridge.ledger import schema
 from bridge.ledger.model import Balance, Epoch, Head, Span
 from bridge.ledger.port import CapacityRow, Entry, Intent
-from bridge.workloads.model import Grant, GrantState, System
+from bridge.quota.model import FlavorName, TeamName
+from bridge.workloads.model import Grant, GrantState, NodeName, System, WorkloadId
 
 Value = TypeVar("Value")
-Row = Mapping[Any, Any]
-"""A row by column name, as the database returns it."""
+Row = Sequence[Any]
+"""A row in the order of its table's columns."""
+
+_DIGEST: Final = -1  # the journal's last column
 
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[Value]):
-    """How values of one kind are kept in one table."""
+    """How values of one kind are kept in one table. `guard`: columns that must be as they were when one is changed."""
 
     table: Table
-    dump: Callable[[Value], dict[str, Any]]
+    dump: Callable[[Value], tuple[Any, ...]]
     load: Callable[[Row], Value]
+    key: Callable[[Value], tuple[Any, ...]]
+    guard: tuple[str, ...] = ()
 
-    def key(self, value: Value) -> tuple[Any, ...]:
-        """Return the primary key of a value; an enum equals its text, so it finds what was stored."""
-        return tuple(getattr(value, column.name) for column in self.table.primary_key)
+    def guarded(self, row: Row) -> tuple[Any, ...]:
+        """Return the guard's values in a row."""
+        return tuple(row[index] for index in self.guard_at)
+
+    @property
+    def guard_at(self) -> tuple[int, ...]:
+        """Return where the guard's columns stand."""
+        names = [column.name for column in self.table.columns]
+        return tuple(names.index(name) for name in self.guard)
 
 
-def dump_entry(entry: Entry, transfer: str, head: Head) -> dict[str, Any]:
+# --- the journal -------------------------------------------------------------------------------------------------
+
+
+def dump_entry(entry: Entry, transfer: str, head: Head) -> tuple[Any, ...]:
     """Return an entry's row, chained to the entry before it."""
-    row = {
-        "seq": entry.seq,
-        "transfer": transfer,
-        "at_ms": entry.at_ms,
-        "epoch": entry.epoch,
-        "step": str(entry.step),
-        "workload": entry.workload,
-        "attempt": entry.attempt,
-        "team": entry.team,
-        "flavor": entry.flavor,
-        "system": None if entry.system is None else entry.system.value,
-        "gpus": entry.gpus,
-        "detail": _json(entry.detail),
-    }
-    return {**row, "digest": digest(row, head)}
+    row = (
+        entry.seq,
+        transfer,
+        entry.at_ms,
+        entry.epoch,
+        str(entry.step),
+        entry.workload,
+        entry.attempt,
+        entry.team,
+        entry.flavor,
+        None if entry.system is None else entry.system.value,
+        entry.gpus,
+        to_json(entry.detail),
+    )
+    return (*row, _chained(row, head))
 
 
 def load_entry(row: Row) -> Entry:
     """Return the entry of a row."""
-    columns = dict(row)
-    del columns["transfer"], columns["digest"]
-    columns["system"] = None if columns["system"] is None else System(columns["system"])
-    columns["detail"] = msgspec.json.decode(columns["detail"])
-    return Entry(**columns)
+    seq, _transfer, at_ms, epoch, step, workload, attempt, team, flavor, system, gpus, detail, _digest = row
+    return Entry(
+        seq=seq,
+        at_ms=at_ms,
+        epoch=epoch,
+        step=step,
+        workload=None if workload is None else WorkloadId(workload),
+        attempt=attempt,
+        team=None if team is None else TeamName(team),
+        flavor=None if flavor is None else FlavorName(flavor),
+        system=None if system is None else System(system),
+        gpus=gpus,
+        detail=from_json(detail),
+    )
+
+
+def transfer_of(row: Row) -> str:
+    """Return the transfer that a row of the journal records."""
+    return str(row[1])
+
+
+def digest_of(row: Row) -> str:
+    """Return the digest that a row of the journal carries."""
+    return str(row[_DIGEST])
 
 
 def digest(row: Row, head: Head) -> str:
     """Chain a row to the entry before it: none can change without every later digest changing too."""
-    content = [head.digest, *(row[column.name] for column in schema.entries.columns if column.name != "digest")]
-    return sha256(msgspec.json.encode(content)).hexdigest()
+    return _chained(row[:_DIGEST], head)
 
 
-def _columns(table: Table) -> Callable[[object], dict[str, Any]]:
-    """Return a shallow dump of a value whose attributes are the table's columns."""
-    names = tuple(column.name for column in table.columns)
-    return lambda value: {name: getattr(value, name) for name in names}
+def _chained(columns: Row, head: Head) -> str:
+    return sha256(_ENCODER.encode([head.digest, *columns])).hexdigest()
 
 
-_grant_columns: Final = _columns(schema.grants)
-_balance_columns: Final = _columns(schema.balances)
-_intent_columns: Final = _columns(schema.intents)
+# --- SQL by position: what is written ten thousand times a second is not compiled each time --------------------------
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
+@cache
+def insertion(table: Table, dialect: str) -> str:
+    """Return the INSERT that takes a whole row."""
+    marks = ", ".join([_mark(dialect)] * len(table.columns))
+    return f'INSERT INTO "{table.name}" ({_names(table)}) VALUES ({marks})'  # noqa: S608  # names of our own tables
 
 
-def _dump_grant(grant: Grant) -> dict[str, Any]:
-    return {
-        **_grant_columns(grant),
-        "system": grant.system.value,
-        "state": grant.state.value,
-        "placement": _json(dict(grant.placement)),
-    }
+@cache
+def change(table: Table, guard: tuple[str, ...], dialect: str) -> str:
+    """Return the UPDATE that takes a whole row, then the key, then what the guard's columns must be."""
+    mark = _mark(dialect)
+    sets = ", ".join(f'"{column.name}" = {mark}' for column in table.columns)
+    names = [*(column.name for column in table.primary_key), *guard]
+    wheres = " AND ".join(f'"{name}" = {mark}' for name in names)
+    return f'UPDATE "{table.name}" SET {sets} WHERE {wheres}'  # noqa: S608  # names of our own tables
 
 
-def _load_grant(row: Row) -> Grant:
-    return Grant(
-        **{
-            **row,
-            "system": System(row["system"]),
-            "state": GrantState(row["state"]),
-            "placement": msgspec.json.decode(row["placement"]),
-        }
+@cache
+def selection(table: Table, dialect: str, where: tuple[str, ...]) -> str:
+    """Return the SELECT of whole rows by some columns."""
+    wheres = " AND ".join(f'"{name}" = {_mark(dialect)}' for name in where)
+    return f'SELECT {_names(table)} FROM "{table.name}" WHERE {wheres}'  # noqa: S608  # names of our own tables
+
+
+def by_key(connection: Connection, codec: Codec[Value], key: tuple[Any, ...]) -> Value | None:
+    """Return one row by its primary key."""
+    where = tuple(column.name for column in codec.table.primary_key)
+    query = selection(codec.table, connection.dialect.name, where)
+    row = connection.exec_driver_sql(query, key).one_or_none()
+    return None if row is None else codec.load(row)
+
+
+def _names(table: Table) -> str:
+    return ", ".join(f'"{column.name}"' for column in table.columns)
+
+
+def _mark(dialect: str) -> str:
+    return "?" if dialect == "sqlite" else "%s"
+
+
+# --- the projections -------------------------------------------------------------------------------------------------
+
+_ENCODER: Final = msgspec.json.Encoder()
+_IN_ORDER: Final = msgspec.json.Encoder(order="deterministic")
+_DECODER: Final = msgspec.json.Decoder()
+
+
+def to_json(value: object) -> str:
+    """Return the one text that a value has: keys in order, no spaces."""
+    return _IN_ORDER.encode(value).decode()
+
+
+def from_json(text: str) -> Any:
+    """Return the value of a text."""
+    return _DECODER.decode(text)
+
+
+def _dump_grant(grant: Grant) -> tuple[Any, ...]:
+    return (
+        grant.workload,
+        grant.attempt,
+        grant.team,
+        grant.flavor,
+        grant.system.value,
+        grant.gpus,
+        grant.state.value,
+        to_json(dict(grant.placement)),
+        grant.user,
+        grant.name,
+        grant.submitted_ms,
+        grant.reserved_ms,
+        grant.running_ms,
+        grant.ended_ms,
+        grant.note,
     )
 
 
-def _dump_balance(balance: Balance) -> dict[str, Any]:
-    return {**_balance_columns(balance), "system": balance.system.value}
+def _load_grant(row: Row) -> Grant:
+    workload, attempt, team, flavor, system, gpus, state, placement, *rest = row
+    placed: Mapping[NodeName, int] = from_json(placement)
+    return Grant(workload, attempt, team, flavor, System(system), gpus, GrantState(state), placed, *rest)
+
+
+def _dump_balance(balance: Balance) -> tuple[Any, ...]:
+    return (balance.team, balance.flavor, balance.system.value, balance.gpus)
 
 
 def _load_balance(row: Row) -> Balance:
-    return Balance(**{**row, "system": System(row["system"])})
+    team, flavor, system, gpus = row
+    return Balance(team, flavor, System(system), gpus)
 
 
-def _dump_intent(intent: Intent) -> dict[str, Any]:
-    return {**_intent_columns(intent), "detail": _json(dict(intent.detail))}
+def _dump_intent(intent: Intent) -> tuple[Any, ...]:
+    return (
+        intent.id,
+        intent.kind,
+        intent.workload,
+        intent.at_ms,
+        to_json(dict(intent.detail)),
+        intent.settled_ms,
+        intent.outcome,
+    )
 
 
 def _load_intent(row: Row) -> Intent:
-    return Intent(**{**row, "detail": msgspec.json.decode(row["detail"])})
+    name, kind, workload, at_ms, detail, settled_ms, outcome = row
+    return Intent(name, kind, workload, at_ms, from_json(detail), settled_ms, outcome)
 
 
-GRANTS: Final = Codec(schema.grants, _dump_grant, _load_grant)
-BALANCES: Final = Codec(schema.balances, _dump_balance, _load_balance)
-INTENTS: Final = Codec(schema.intents, _dump_intent, _load_intent)
-SPANS: Final[Codec[Span]] = Codec(schema.spans, _columns(schema.spans), lambda row: Span(**row))
-CAPACITY: Final[Codec[CapacityRow]] = Codec(
-    schema.node_capacity, _columns(schema.node_capacity), lambda row: CapacityRow(**row)
+def _plain(table: Table) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a dump of values whose attributes are the table's columns."""
+    getter: Callable[[Any], tuple[Any, ...]] = attrgetter(*(column.name for column in table.columns))
+    return getter
+
+
+GRANTS: Final = Codec(
+    schema.grants, _dump_grant, _load_grant, lambda grant: (grant.workload, grant.attempt), guard=("state", "gpus")
 )
-EPOCHS: Final[Codec[Epoch]] = Codec(schema.epochs, _columns(schema.epochs), lambda row: Epoch(**row))
+BALANCES: Final = Codec(
+    schema.balances,
+    _dump_balance,
+    _load_balance,
+    lambda balance: (balance.team, balance.flavor, balance.system.value),
+    guard=("gpus",),
+)
+INTENTS: Final = Codec(schema.intents, _dump_intent, _load_intent, lambda intent: (intent.id,))
+SPANS: Final[Codec[Span]] = Codec(schema.spans, _plain(schema.spans), lambda row: Span(*row), lambda span: (span.seq,))
+CAPACITY: Final[Codec[CapacityRow]] = Codec(
+    schema.node_capacity, _plain(schema.node_capacity), lambda row: CapacityRow(*row), lambda row: (row.node,)
+)
+EPOCHS: Final[Codec[Epoch]] = Codec(
+    schema.epochs, _plain(schema.epochs), lambda row: Epoch(*row), lambda epoch: (epoch.epoch,)
+)

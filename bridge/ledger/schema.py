@@ -1,35 +1,29 @@
 """The ledger's tables. `entries` is the truth; every other table is a projection that verify can recompute.
 
-What the database itself refuses, whoever asks: changing or deleting an entry, an entry whose number is not the
-next one, a transfer written twice, a negative balance, a second holding attempt of a workload, a node whose five
-columns do not sum to its total.
+What the database itself refuses, whoever asks: changing an entry, deleting one that no checkpoint covers, an entry
+whose number is not the next one, a transfer written twice, a negative balance, a second holding attempt of a workload,
+a node whose five columns do not sum to its total, a checkpoint that is not the digest of an entry.
+
+This is the newest version, made in an empty database at once; bridge.ledger.migration leads an older one here.
 """
 
 from typing import Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     CheckConstraint,
     Column,
     Connection,
-    ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
     Table,
     Text,
-    event,
-    insert,
-    inspect,
-    select,
     text,
 )
 
-from bridge.errors import InvalidInputError
-
-VERSION: Final = 1
+VERSION: Final = 2
 
 _MS: Final = BigInteger()
 _SEQ: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite keys a table by rowid only for exactly INTEGER
@@ -85,11 +79,13 @@ Index(
     sqlite_where=_HOLDING,
     postgresql_where=_HOLDING,
 )
+Index("grants_by_end", grants.c.ended_ms)
 
 spans = Table(
     "spans",
     metadata,
-    Column("seq", _SEQ, ForeignKey("entries.seq"), primary_key=True, autoincrement=False),
+    # The entry that began it. No foreign key: a long run outlives the archiving of its first entry.
+    Column("seq", _SEQ, primary_key=True, autoincrement=False),
     Column("workload", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("from_ms", _MS, nullable=False),
@@ -146,38 +142,109 @@ epochs = Table(
     Column("at_ms", _MS, nullable=False),
 )
 
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("seq", _SEQ, primary_key=True, autoincrement=False),  # the last entry that the archive holds
+    Column("digest", Text, nullable=False),  # of that entry: the next one is chained to it
+    Column("at_ms", _MS, nullable=False),
+    Column("archive", Text, nullable=False),  # the manifest's file name
+    Column("manifest", Text, nullable=False),  # sha256 of the manifest
+    Column("state", Text, nullable=False),  # what was open after that entry: the replay starts from it
+    Column("attempts", Text, nullable=False),  # sha256 of carried_attempts as it was left
+    Column("usage", Text, nullable=False),  # sha256 of what this checkpoint carried into carried_usage
+)
+
+carried_attempts = Table(
+    "carried_attempts",
+    metadata,
+    Column("workload", Text, primary_key=True),
+    Column("attempt", Integer, nullable=False),  # the newest one that is archived
+)
+
+carried_usage = Table(
+    "carried_usage",
+    metadata,
+    Column("checkpoint", _SEQ, primary_key=True, autoincrement=False),
+    Column("day_ms", _MS, primary_key=True, autoincrement=False),  # 00:00 UTC of the day
+    Column("team", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("system", Text, primary_key=True),
+    Column("flavor", Text, primary_key=True),
+    Column("gpu_ms", _MS, nullable=False),
+    Column("from_ms", _MS, nullable=False),  # first and last moment that the sum is of
+    Column("to_ms", _MS, nullable=False),
+)
+
+_LAST: Final = "(SELECT COALESCE(MAX(seq), 0) FROM {})"
+_NEXT: Final = (
+    "(SELECT MAX(seq) + 1 FROM (SELECT MAX(seq) AS seq FROM entries "
+    "UNION ALL SELECT MAX(seq) FROM checkpoints UNION ALL SELECT 0) AS known)"
+)
+
 TRIGGERS: Final = {
-    "entries_no_update": ("BEFORE UPDATE ON entries", "an entry is never changed"),
-    "entries_no_delete": ("BEFORE DELETE ON entries", "an entry is never deleted"),
-    "entries_in_order": (
-        "BEFORE INSERT ON entries WHEN NEW.seq <> (SELECT COALESCE(MAX(seq), 0) + 1 FROM entries)",
-        "entries are numbered without a gap",
+    "entries_no_update": ("UPDATE", "entries", "1 = 1", "an entry is never changed"),
+    "entries_no_delete": (
+        "DELETE",
+        "entries",
+        f"OLD.seq > {_LAST.format('checkpoints')}",
+        "an entry is never deleted before it is archived",
+    ),
+    "entries_in_order": ("INSERT", "entries", f"NEW.seq <> {_NEXT}", "entries are numbered without a gap"),
+    "checkpoints_no_update": ("UPDATE", "checkpoints", "1 = 1", "a checkpoint is never changed"),
+    "checkpoints_no_delete": ("DELETE", "checkpoints", "1 = 1", "a checkpoint is never deleted"),
+    "checkpoints_at_entry": (
+        "INSERT",
+        "checkpoints",
+        "NOT EXISTS (SELECT 1 FROM entries WHERE seq = NEW.seq AND digest = NEW.digest)",
+        "a checkpoint is the digest of an entry",
     ),
 }
+"""Name: (operation, table, when it is refused, why)."""
 
-for _name, (_when, _why) in TRIGGERS.items():
-    _trigger = DDL(f"CREATE TRIGGER {_name} {_when} BEGIN SELECT RAISE(ABORT, '{_why}'); END")  # type: ignore[no-untyped-call]
-    event.listen(entries, "after_create", _trigger.execute_if(dialect="sqlite"))
+NO_TRUNCATE: Final = {f"{table}_no_truncate": table for table in ("entries", "checkpoints")}
+"""PostgreSQL only: SQLite has no TRUNCATE."""
 
 
-def ensure(connection: Connection) -> None:
-    """Create the tables in an empty database; refuse one that this program does not know how to write.
+def create(connection: Connection) -> None:
+    """Make every table and trigger in an empty database."""
+    metadata.create_all(connection)
+    create_triggers(connection)
 
-    Runs inside the caller's write transaction. Steps from an older version to VERSION will run here.
-    """
-    found = set(inspect(connection).get_table_names())
-    if meta.name not in found:
-        if found & set(metadata.tables):
-            raise InvalidInputError(
-                f"the ledger's database has tables {', '.join(sorted(found))} but no schema version: it is not one of "
-                "the bridge's; give another ledger_url"
-            )
-        metadata.create_all(connection)
-        connection.execute(insert(meta).values(key="schema_version", value=str(VERSION)))
-        return
-    version = connection.scalar(select(meta.c.value).where(meta.c.key == "schema_version"))
-    if version != str(VERSION):
-        raise InvalidInputError(
-            f"the ledger's database has schema version {version}, this bridge knows {VERSION}: "
-            "run the bridge that wrote it, or a newer one"
-        )
+
+def create_triggers(connection: Connection) -> None:
+    """Make every trigger that is not there."""
+    for statement in trigger_statements(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+
+
+def trigger_statements(dialect: str) -> list[str]:
+    """Return the statements that make the triggers in one database's language."""
+    if dialect == "sqlite":
+        return [
+            f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {operation} ON {table} WHEN {when} "
+            f"BEGIN SELECT RAISE(ABORT, '{why}'); END"
+            for name, (operation, table, when, why) in TRIGGERS.items()
+        ]
+    statements = []
+    for name, (operation, table, when, why) in TRIGGERS.items():
+        body = f"IF {when} THEN {_raise(why)} END IF; RETURN {'OLD' if operation == 'DELETE' else 'NEW'};"
+        statements += _on_postgresql(name, f"BEFORE {operation} ON {table} FOR EACH ROW", body)
+    for name, table in NO_TRUNCATE.items():
+        body = _raise(f"{table} are never emptied")
+        statements += _on_postgresql(name, f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", body)
+    return statements
+
+
+def _raise(why: str) -> str:
+    return f"RAISE EXCEPTION '{why}' USING ERRCODE = 'integrity_constraint_violation';"
+
+
+def _on_postgresql(name: str, when: str, body: str) -> list[str]:
+    function = f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$"
+    return [function, f"CREATE OR REPLACE TRIGGER {name} {when} EXECUTE FUNCTION {name}()"]
+
+
+def trigger_names(connection: Connection) -> set[str]:
+    """Return the triggers that a database must have."""
+    return set(TRIGGERS) | (set() if connection.dialect.name == "sqlite" else set(NO_TRUNCATE))

@@ -1,18 +1,19 @@
-"""The database: connections and transactions. One writer at a time; readers see whole commits only.
+"""Transactions. One writer at a time; readers see whole commits only; a commit is on disk when it returns.
 
-Writers queue on a lock in this process and, between processes, on BEGIN IMMEDIATE with a bounded wait. A commit is
-on disk when it returns (WAL with synchronous=FULL).
+A transaction is drafted on the newest entry and carries its digest. That makes it safe to repeat: whatever happened to
+a connection, a look at the newest entry tells whether the draft was committed (its own last digest stands there), can
+be written again (the entry it was drafted on stands there), or is void (any other). Looking waits for the lock, so
+that a commit which was under way when its connection broke has ended either way.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy import Connection, Transaction, select
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from bridge.errors import (
     BrokenInvariantError,
@@ -21,46 +22,46 @@ from bridge.errors import (
     StaleLeaderError,
     UnknownStateError,
 )
-from bridge.ledger import fencing, rows, schema
+from bridge.ledger import database, fencing, migration, rows, schema
+from bridge.ledger.database import WRITE, Database
 from bridge.ledger.draft import Draft
 from bridge.ledger.model import Epoch, Head
+from bridge.ledger.warm import Shelf
 
 Fault = Callable[[str], None]
 Check = Callable[[str, Epoch, Epoch | None], None]
 
-BUSY_TIMEOUT_MS: Final = 10_000
-"""The longest wait for another process's write transaction."""
-
-_WRITE: Final = "ledger_write"
+TRIES: Final = 3
+"""How often one transaction is begun or written again when the connection is lost, before the caller is told."""
 
 
 class Store:
     """Read and write transactions on one database."""
 
-    def __init__(self, engine: Engine, fault: Fault) -> None:
-        self._engine = engine
+    def __init__(self, opened: Database, fault: Fault) -> None:
+        self._database = opened
         self._fault = fault
         self._lock = threading.RLock()
-        self._shared = isinstance(engine.pool, StaticPool)  # in memory: one connection for all threads
         self._batch: Draft | None = None  # the lock's holder owns these two
         self._writing: Connection | None = None
+        self.shelf = Shelf()
 
     def close(self) -> None:
         """Close every connection."""
-        self._engine.dispose()
+        self._database.engine.dispose()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Read one consistent snapshot of what is committed."""
-        if not self._shared:
-            with _translated("read"), self._engine.connect() as connection, connection.begin():
+        if not self._database.shared:
+            with self._reading() as connection:
                 yield connection
             return
-        with self._lock, _translated("read"):
+        with self._lock:
             if self._writing is not None:  # this thread's own draft is open: it reaches the tables only at its end
                 yield self._writing
                 return
-            with self._engine.connect() as connection, connection.begin():
+            with self._reading() as connection:
                 yield connection
 
     @contextmanager
@@ -91,112 +92,209 @@ class Store:
                 self._batch = outer
 
     @contextmanager
+    def exclusively(self, what: str) -> Iterator[Connection]:
+        """Write past the journal, as archiving does: no leader meanwhile, nothing kept when the block raises."""
+        with self._lock, self._translated(what), self._engine_connection() as connection:
+            with connection.begin():
+                self._database.lock(connection)
+                yield connection
+            self.shelf.drop()
+
+    # --- one transaction -----------------------------------------------------------------------------------------
+
+    @contextmanager
     def _transaction(self, verb: str, leader: Epoch, check: Check) -> Iterator[Draft]:
-        with _translated(verb), self._engine.connect() as connection:
-            connection.execution_options(**{_WRITE: True})
-            transaction = connection.begin()
+        connection, transaction, head = self._begun(verb, leader, check)
+        again = False
+        try:
             self._writing = connection
-            try:
-                check(verb, leader, _newest_epoch(connection))
-                draft = Draft(connection, leader.epoch, _head(connection))
+            with self._translated(verb):
+                draft = Draft(connection, leader.epoch, self.shelf.at(connection, head))
+            with self._translated(verb):
                 yield draft
-                wrote = draft.flush()
-                if wrote:
-                    self._fault(f"ledger.{verb}.before-commit")
-            except BaseException:
-                transaction.rollback()
-                raise
-            finally:
-                self._writing = None
-            with _translated(verb, OutcomeUnknownError):
-                transaction.commit()
-        if wrote:
+            if draft.pending:
+                again = not self._flushed(verb, connection, draft)
+                self._fault(f"ledger.{verb}.before-commit")
+            if not again:
+                again = not self._committed(verb, transaction)
+        except BaseException:
+            _abandon(connection, transaction)
+            raise
+        finally:
+            self._writing = None
+        if again:
+            _abandon(connection, transaction)
+            if draft.pending:
+                self._settle(verb, leader, check, draft)
+        else:
+            connection.close()
+        if draft.pending:
+            self._learn(draft)
             self._fault(f"ledger.{verb}.after-commit")
+
+    def _begun(self, verb: str, leader: Epoch, check: Check) -> tuple[Connection, Transaction, Head]:
+        """Become the writer. Nothing has been decided yet, so what passes is simply tried again."""
+
+        def begin() -> tuple[Connection, Transaction, Head]:
+            connection = self._engine_connection()
+            transaction = None
+            try:
+                transaction = connection.begin()
+                self._database.lock(connection)
+                check(verb, leader, newest_epoch(connection))
+                return connection, transaction, newest_head(connection)
+            except BaseException:
+                _abandon(connection, transaction)
+                raise
+
+        with self._translated(verb):
+            return self._retrying()(begin)
+
+    def _flushed(self, verb: str, connection: Connection, draft: Draft) -> bool:
+        """Write a draft; False when it has to be written again on another connection."""
+        try:
+            draft.flush(connection)
+        except DBAPIError as error:
+            if isinstance(error, IntegrityError) or not self._database.trouble(error).passes:
+                with self._translated(verb):
+                    raise
+            return False
+        return True
+
+    def _committed(self, verb: str, transaction: Transaction) -> bool:
+        """Commit; False when the answer was lost, or is no."""
+        try:
+            transaction.commit()
+        except IntegrityError:
+            with self._translated(verb):
+                raise
+        except SQLAlchemyError:
+            return False
+        return True
+
+    def _settle(self, verb: str, leader: Epoch, check: Check, draft: Draft) -> None:
+        """Find out whether a draft was committed; when it was not, write it again, or say that it is not written."""
+        looked = False
+
+        def settle() -> None:
+            nonlocal looked
+            with self._engine_connection() as connection, connection.begin():
+                self._database.lock(connection)
+                head = newest_head(connection)
+                if head == draft.head:
+                    return
+                looked = True
+                check(verb, leader, newest_epoch(connection))
+                if head != draft.base:
+                    raise UnknownStateError(
+                        f"ledger {verb}: entry {head.seq} of somebody else came first; nothing of it was written"
+                    )
+                draft.flush(connection)
+                looked = False  # this commit's answer can be lost, too
+
+        try:
+            self._retrying()(settle)
+        except SQLAlchemyError as error:
+            told = self._told(error)
+            if looked:
+                raise UnknownStateError(f"ledger {verb}: {told}; nothing of it was written") from error
+            raise OutcomeUnknownError(
+                f"ledger {verb}: {told}; whether it was written cannot be seen until the database answers"
+            ) from error
+
+    def _learn(self, draft: Draft) -> None:
+        self.shelf.apply(
+            draft.base,
+            draft.head,
+            grants=draft.grants.changed.values(),
+            spans=draft.spans.changed.values(),
+            balances=draft.balances.changed,
+            capacity=draft.capacity.changed,
+            intents=draft.intents.changed.values(),
+        )
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    def _engine_connection(self) -> Connection:
+        return self._database.engine.connect().execution_options(**{WRITE: True})
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._translated("read"), self._database.engine.connect() as connection, connection.begin():
+            yield connection
+
+    def _retrying(self) -> Retrying:
+        return Retrying(
+            stop=stop_after_attempt(TRIES),
+            wait=wait_exponential(multiplier=0.05, max=1.0),
+            retry=retry_if_exception(self._passes),
+            reraise=True,
+        )
+
+    def _passes(self, error: BaseException) -> bool:
+        if isinstance(error, IntegrityError):
+            return False
+        return isinstance(error, DBAPIError) and self._database.trouble(error).passes
+
+    def _told(self, error: SQLAlchemyError) -> str:
+        return self._database.trouble(error).sentence if isinstance(error, DBAPIError) else str(error)
+
+    @contextmanager
+    def _translated(self, what: str, kind: type[Exception] = UnknownStateError) -> Iterator[None]:
+        """Tell the database's faults in our words: a rule that it refused to break, or an answer that did not come."""
+        try:
+            yield
+        except IntegrityError as error:
+            raise BrokenInvariantError(f"ledger {what}: the database refused it: {error.orig}") from error
+        except SQLAlchemyError as error:
+            raise kind(f"ledger {what}: {self._told(error)}") from error
 
 
 def open_store(url: str, fault: Fault | None) -> Store:
     """Connect, and make sure of the schema."""
-    engine = _engine(_parsed(url))
+    opened = database.connect(url)
+    store = Store(opened, fault or _no_fault)
     try:
-        with _translated(f"open of {url}", InvalidInputError), engine.connect() as connection:
-            connection.execution_options(**{_WRITE: True})
-            with connection.begin():
-                schema.ensure(connection)
+        with (
+            store._translated(f"open of {database.shown(url)}", InvalidInputError),  # noqa: SLF001  # its maker
+            opened.engine.connect().execution_options(**{WRITE: True}) as connection,
+            connection.begin(),
+        ):
+            opened.lock_schema(connection)
+            migration.ensure(connection)
     except BaseException:
-        engine.dispose()
+        opened.engine.dispose()
         raise
-    return Store(engine, fault or _no_fault)
+    return store
+
+
+def newest_epoch(connection: Connection) -> Epoch | None:
+    """Return the newest term on record."""
+    query = "SELECT epoch, holder, at_ms FROM epochs ORDER BY epoch DESC LIMIT 1"
+    row = connection.exec_driver_sql(query).one_or_none()
+    return None if row is None else rows.EPOCHS.load(row)
+
+
+def newest_head(connection: Connection) -> Head:
+    """Return the newest entry, or the checkpoint that it is archived up to."""
+    newest = connection.exec_driver_sql("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").one_or_none()
+    if newest is None:
+        column = schema.checkpoints.c
+        query = select(column.seq, column.digest).order_by(column.seq.desc()).limit(1)
+        newest = connection.execute(query).one_or_none()
+    return Head() if newest is None else Head(*newest)
 
 
 def _no_fault(_site: str) -> None:
     """Do nothing: the hook of a production process."""
 
 
-def _parsed(url: str) -> URL:
+def _abandon(connection: Connection, transaction: Transaction | None) -> None:
+    """Leave nothing behind of a transaction, on a connection that may be broken."""
     try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise InvalidInputError(
-            f"ledger_url={url!r} is not a database URL; give e.g. sqlite:////path/ledger.db"
-        ) from error
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
-        shown = parsed.render_as_string(hide_password=True)
-        raise InvalidInputError(f"ledger_url={shown!r}: only SQLite is supported; give e.g. sqlite:////path/ledger.db")
-    return parsed
-
-
-def _engine(url: URL) -> Engine:
-    in_memory = url.database in (None, "", ":memory:")
-    if in_memory:
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(url, pool_timeout=BUSY_TIMEOUT_MS / 1000)
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _configure(connection: Any, _record: object) -> None:
-    """Set what SQLite keeps per connection. The driver's own idea of when to BEGIN is switched off."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    try:
-        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        (mode,) = cursor.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode not in ("wal", "memory"):
-            raise InvalidInputError(
-                f"the ledger's file system does not support SQLite's WAL (journal_mode={mode}); put it on a local disk"
-            )
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.execute("PRAGMA recursive_triggers = ON")  # else INSERT OR REPLACE deletes past the delete trigger
-    finally:
-        cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    """Take the write lock at once where a write follows: a lock taken later can fail after decisions were made."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(_WRITE) else "BEGIN")
-
-
-def _newest_epoch(connection: Connection) -> Epoch | None:
-    newest = select(schema.epochs).order_by(schema.epochs.c.epoch.desc()).limit(1)
-    row = connection.execute(newest).mappings().one_or_none()
-    return None if row is None else rows.EPOCHS.load(row)
-
-
-def _head(connection: Connection) -> Head:
-    column = schema.entries.c
-    newest = connection.execute(select(column.seq, column.digest).order_by(column.seq.desc()).limit(1)).one_or_none()
-    return Head() if newest is None else Head(*newest)
-
-
-@contextmanager
-def _translated(what: str, kind: type[Exception] = UnknownStateError) -> Iterator[None]:
-    """Tell the database's faults in our words: a rule that it refused to break, or an answer that did not come."""
-    try:
-        yield
-    except IntegrityError as error:
-        raise BrokenInvariantError(f"ledger {what}: the database refused it: {error.orig}") from error
-    except SQLAlchemyError as error:
-        raise kind(f"ledger {what}: {getattr(error, 'orig', None) or error}") from error
+        if transaction is not None:
+            transaction.rollback()
+        connection.close()
+    except SQLAlchemyError:
+        connection.invalidate()
+        connection.close()

@@ -37,8 +37,10 @@ def adjustment(workload: WorkloadId, attempt: int, at_ms: int) -> str:
     return f"{Step.ADJUST}@{at_ms}/{attempt}/{workload}"
 
 
-def reserve(latest: Grant | None, workload: Workload, placement: Mapping[NodeName, int], at_ms: int) -> Change | None:
-    """Hold the next attempt; None when an attempt holds already."""
+def reserve(
+    latest: Grant | None, workload: Workload, placement: Mapping[NodeName, int], at_ms: int, *, past: int = 0
+) -> Change | None:
+    """Hold the next attempt; None when an attempt holds already. `past`: attempts that are archived, all of them."""
     if latest is not None and latest.holds:
         return None
     placed = _placed(workload.id, placement)
@@ -46,16 +48,22 @@ def reserve(latest: Grant | None, workload: Workload, placement: Mapping[NodeNam
         raise BrokenInvariantError(
             f"reserve of {workload.id}: placement holds {placed} GPUs, the workload asks for {workload.gpus}"
         )
-    return _grant(Step.RESERVE, latest, workload, placement, at_ms, "")
+    return _grant(Step.RESERVE, latest, workload, placement, at_ms, "", past=past)
 
 
 def adopt(
-    latest: Grant | None, workload: Workload, placement: Mapping[NodeName, int], at_ms: int, note: str
+    latest: Grant | None,
+    workload: Workload,
+    placement: Mapping[NodeName, int],
+    at_ms: int,
+    note: str,
+    *,
+    past: int = 0,
 ) -> Change | None:
     """Charge what is found running, as large as it is found; None when an attempt holds already."""
     if latest is not None and latest.holds:
         return None
-    return _grant(Step.ADOPT, latest, workload, placement, at_ms, note)
+    return _grant(Step.ADOPT, latest, workload, placement, at_ms, note, past=past)
 
 
 def run(grant: Grant, gpus: int, placement: Mapping[NodeName, int], at_ms: int) -> Change | None:
@@ -134,7 +142,14 @@ def check_columns(row: CapacityRow) -> None:
 
 
 def _grant(
-    step: Step, latest: Grant | None, workload: Workload, placement: Mapping[NodeName, int], at_ms: int, note: str
+    step: Step,
+    latest: Grant | None,
+    workload: Workload,
+    placement: Mapping[NodeName, int],
+    at_ms: int,
+    note: str,
+    *,
+    past: int,
 ) -> Change:
     gpus = _placed(workload.id, placement)
     if gpus < 1:
@@ -142,7 +157,7 @@ def _grant(
     running = step is Step.ADOPT
     grant = Grant(
         workload=workload.id,
-        attempt=1 if latest is None else latest.attempt + 1,
+        attempt=(past if latest is None else latest.attempt) + 1,
         team=workload.team,
         flavor=workload.flavor,
         system=workload.system,

@@ -42,26 +42,31 @@ def _database(connection: Connection) -> Iterator[str]:
     version = connection.scalar(select(schema.meta.c.value).where(schema.meta.c.key == "schema_version"))
     if version != str(schema.VERSION):
         yield f"meta: schema_version is {version}, this bridge wrote {schema.VERSION}"
-    if connection.dialect.name == "sqlite":
-        triggers = set(connection.scalars(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")))
-        for name in sorted(set(schema.TRIGGERS) - triggers):
-            yield f"entries: the trigger {name} is missing, so the journal can be changed"
+    query = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    if connection.dialect.name != "sqlite":
+        query = (  # O: it fires; D and R: somebody switched it off
+            "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') "
+            "AND tgrelid IN ('entries'::regclass, 'checkpoints'::regclass)"
+        )
+    for name in sorted(schema.trigger_names(connection) - set(connection.scalars(text(query)))):
+        yield f"{name.partition('_')[0]}: the trigger {name} is missing, so the journal can be changed"
 
 
 def _journal(stored: Iterable[Row], replay: Replay) -> Iterator[str]:
     """Replay every entry, checking its place in the chain."""
     head, transfers = Head(), set()
     for row in stored:
-        if rows.digest(row, head) != row["digest"]:
-            yield f"entry {row['seq']} does not match its digest: it, or the entry before it, was changed"
-        head = Head(row["seq"], row["digest"])
-        if row["transfer"] in transfers:
-            yield f"entry {row['seq']} repeats the transfer {row['transfer']}"
-        transfers.add(row["transfer"])
+        if rows.digest(row, head) != rows.digest_of(row):
+            yield f"entry {row[0]} does not match its digest: it, or the entry before it, was changed"
+        head = Head(row[0], rows.digest_of(row))
+        transfer = rows.transfer_of(row)
+        if transfer in transfers:
+            yield f"entry {row[0]} repeats the transfer {transfer}"
+        transfers.add(transfer)
         try:
             replay.add(rows.load_entry(row))
         except _UNREADABLE as error:
-            yield f"entry {row['seq']} cannot be read: {type(error).__name__}: {error}"
+            yield f"entry {row[0]} cannot be read: {type(error).__name__}: {error}"
 
 
 def _sums(replay: Replay) -> Iterator[str]:
@@ -76,8 +81,10 @@ def _sums(replay: Replay) -> Iterator[str]:
 def _projection(connection: Connection, codec: Codec[Any], expected: Mapping[Any, object]) -> Iterator[str]:
     """Compare one table with what the replay made of it."""
     missing = dict(expected)
-    for row in connection.execute(select(codec.table)).mappings():
-        key = tuple(row[column.name] for column in codec.table.primary_key)
+    names = [column.name for column in codec.table.columns]
+    keys = [names.index(column.name) for column in codec.table.primary_key]
+    for row in connection.execute(select(codec.table)):
+        key = tuple(row[index] for index in keys)
         where = f"{codec.table.name} {'/'.join(map(str, key))}"
         wanted = missing.pop(key, None)
         if wanted is None:
@@ -88,8 +95,8 @@ def _projection(connection: Connection, codec: Codec[Any], expected: Mapping[Any
         except _UNREADABLE as error:
             yield f"{where}: cannot be read: {type(error).__name__}: {error}"
             continue
-        for name, value in codec.dump(wanted).items():
-            if columns[name] != value:
-                yield f"{where}: {name} is {columns[name]}, the entries say {value}"
+        for name, told, value in zip(names, columns, codec.dump(wanted), strict=True):
+            if told != value:
+                yield f"{where}: {name} is {told}, the entries say {value}"
     for key in missing:
         yield f"{codec.table.name} {'/'.join(map(str, key))}: the entries make a row that the table lacks"

@@ -86,6 +86,7 @@ IMAGES = {
         Image("coredns", parent=None, program=Program("coredns", COREDNS_VERSION, ("coredns",))),
         Image("pause", parent=None, program=Program("pause", "v1", ("pause",))),
         Image("registry"),
+        Image("postgres"),
         Image("go-builder", internal=True),
         Image("wheel-builder", internal=True),
     )

@@ -1,6 +1,7 @@
 """What every ledger store must do, whatever database is under it. One more store is one more parameter."""
 
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from bridge.ledger.port import CapacityRow, Intent, Ledger, Usage
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import GrantState, System, WorkloadId
 from tests.contract.ledger_sample import NODE, OTHER, T0, of_flavor, workload
+from tests.postgresbox import PostgresBox
 
 ON_NODE = {NODE: 4}
 ROW = CapacityRow(
@@ -27,10 +29,14 @@ ROW = CapacityRow(
 )
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory"])
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     """Return an empty ledger that leads in epoch 1; it must still add up when the test is over."""
-    url = "sqlite://" if request.param == "sqlite-memory" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    if request.param == "postgresql":
+        box: PostgresBox = request.getfixturevalue("postgres_box")
+        url = box.url(f"ledger_{uuid.uuid4().hex[:12]}")
+    else:
+        url = "sqlite://" if request.param == "sqlite-memory" else f"sqlite:///{tmp_path / 'ledger.db'}"
     opened: Ledger = journal.open_ledger(url, FakeClock(T0))
     opened.open_epoch(1, "one")
     yield opened

@@ -1,0 +1,1 @@
+"""Steps of the ledger's schema, run by bridge.ledger.migration."""
