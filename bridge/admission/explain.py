@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from bridge.admission.model import Earmark
 from bridge.admission.supply import NodeSupply, eligible
 from bridge.quota.model import FlavorName, TeamName
 from bridge.quota.tree import Balances, Binding, Bound, Tree
@@ -41,13 +42,24 @@ def flavor_closed(workload: Workload, tree: Tree) -> Waiting:
     return Waiting(Reason.FLAVOR_CLOSED, text, {"team": workload.team, "flavor": workload.flavor}, final=True)
 
 
-def exceeds_limit(workload: Workload, ceiling: int) -> Waiting:
-    """Refuse what the team could not hold were everyone else idle."""
+def exceeds_quota(workload: Workload, ceiling: int, most: int) -> Waiting:
+    """Refuse what the team could not hold were everyone else idle, or (`most`) not without borrowing."""
+    if workload.gpus <= ceiling:
+        return _exceeds_guarantee(workload, most)
     text = (
         f"asks {workload.gpus} {workload.flavor}, team {workload.team} can never hold more than {ceiling}; "
         f"ask for {ceiling} or fewer"
     )
     return Waiting(Reason.NEVER_FITS_QUOTA, text, {"asks": workload.gpus, "ceiling": ceiling}, final=True)
+
+
+def _exceeds_guarantee(workload: Workload, own: int) -> Waiting:
+    """Refuse work that cannot be preempted and is larger than what its team can always get back."""
+    text = (
+        f"asks {workload.gpus} {workload.flavor} and cannot be preempted, so it may not borrow; team {workload.team} "
+        f"is guaranteed {own}: ask for {own} or fewer, or let it be preemptible"
+    )
+    return Waiting(Reason.NEVER_FITS_QUOTA, text, {"asks": workload.gpus, "ceiling": own}, final=True)
 
 
 def exceeds_nodes(workload: Workload, nodes: Sequence[NodeSupply]) -> Waiting:
@@ -83,7 +95,7 @@ def quota(workload: Workload, balances: Balances, binding: Binding, systems: Hel
         own, free = balances.total(team, flavor), max(0, binding.room)
         text = (
             f"team {team} holds {own} {flavor} and {free} more are free to it; {binding.held} of the {binding.bound} "
-            f"shared in {binding.node} are held ({_holders(balances, binding.node, flavor)})"
+            f"shared in {binding.node} are held ({holders(balances, binding.node, flavor)})"
         )
     numbers: dict[str, int | str] = {
         "team": team,
@@ -144,6 +156,53 @@ def behind(workload: Workload, first: Workload) -> Waiting:
     return Waiting(Reason.BEHIND_GANG, text, numbers)
 
 
+def guarantee_only(workload: Workload, balances: Balances) -> Waiting:
+    """Say what its team holds of its guarantee, for work that may not borrow."""
+    team, flavor = workload.team, workload.flavor
+    held, own = balances.used(team, flavor), balances.tree.share(team, flavor).own
+    text = (
+        f"waits for its team's guarantee: it cannot be preempted, so it may not borrow; team {team} holds {held} of "
+        f"the {own} {flavor} guaranteed to it, asks {workload.gpus}"
+    )
+    numbers: dict[str, int | str] = {
+        "team": team,
+        "flavor": flavor,
+        "binding": team,
+        "bound": "guarantee",
+        "held": held,
+        "of": own,
+        "asks": workload.gpus,
+        "available": own - held,
+    }
+    return Waiting(Reason.GUARANTEE_ONLY, text, numbers)
+
+
+def reclaiming(workload: Workload, earmark: Earmark) -> Waiting:
+    """Say from whom it is being taken back, and how long it is kept."""
+    teams: dict[str, int] = {}
+    for victim in earmark.victims:
+        teams[victim.team] = teams.get(victim.team, 0) + victim.gpus
+    named = ", ".join(f"{team} {gpus}" for team, gpus in sorted(teams.items(), key=lambda each: (-each[1], each[0])))
+    text = (
+        f"{workload.flavor} that it is guaranteed are being taken back for it ({named}); asks {_request(workload)}, "
+        f"kept for it on {', '.join(sorted(earmark.placement)[:SHOWN])}{' and more' * (len(earmark.placement) > SHOWN)}"
+    )
+    numbers: dict[str, int | str] = {
+        "asks": workload.gpus,
+        "from": named,
+        "victims": len(earmark.victims),
+        "since_ms": earmark.since_ms,
+        "lapses_ms": earmark.lapses_ms,
+    }
+    return Waiting(Reason.RECLAIMING, text, numbers)
+
+
+def next_pass(workload: Workload) -> Waiting:
+    """Say that what was in the way has gone since the last pass."""
+    text = f"there is room for its {_request(workload)} now: the next pass decides"
+    return Waiting(Reason.CAPACITY, text, {"asks": workload.gpus})
+
+
 def granted(workload: Workload, attempt: int) -> Waiting:
     """Say that the ledger has granted it already: nothing is granted twice."""
     text = f"granted already (attempt {attempt}), not yet started"
@@ -156,7 +215,7 @@ def _request(workload: Workload) -> str:
     return f"{workload.nodes} nodes with {workload.gpus_per_node} {workload.flavor} each"
 
 
-def _holders(balances: Balances, root: TeamName, flavor: FlavorName) -> str:
+def holders(balances: Balances, root: TeamName, flavor: FlavorName) -> str:
     """List the largest holders right below the root (and the root itself), largest first."""
     held = {child: balances.total(child, flavor) for child in balances.tree.children(root)}
     held[root] = balances.used(root, flavor)

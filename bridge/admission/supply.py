@@ -30,48 +30,65 @@ class NodeSupply:
 
     def room(self, system: System) -> int:
         """Devices that a new grant of `system` may take here now."""
+        return self.room_beside(system, self.slurm, self.pods)
+
+    def room_beside(self, system: System, slurm: int, pods: int) -> int:
+        """Devices that a new grant of `system` could take here if Slurm and pods held this many."""
         if not self.usable:
             return 0
         if system is System.KUBERNETES:
-            return 0 if self.slurm else max(0, self.total - self.pods - self.unmanaged)
-        if not self.slurm_ok or self.pods or self.unmanaged:
+            return 0 if slurm else max(0, self.total - pods - self.unmanaged)
+        if not self.slurm_ok or pods or self.unmanaged:
             return 0
-        return max(0, self._worker_size - self.slurm)
+        return max(0, self._worker_size(slurm) - slurm)
 
     def in_the_way(self, workload: Workload) -> tuple[int, int] | None:
         """(pod devices, Slurm devices) that must end before the workload's share fits; None when waiting is in vain.
 
         Unmanaged pods are not waited for: nothing here knows or bounds their end.
         """
-        asks = workload.gpus_per_node
+        return self.in_the_way_of(workload.system, workload.gpus_per_node)
+
+    def in_the_way_of(self, system: System, asks: int) -> tuple[int, int] | None:
+        """Do the same for any workload of `system` that asks this many devices here."""
         if not self.usable:
             return None
-        if workload.system is System.KUBERNETES:
+        if system is System.KUBERNETES:
             free = self.total - self.unmanaged - self.pods
             return (max(0, asks - free), self.slurm) if self.total - self.unmanaged >= asks else None
         if not self.slurm_ok or self.unmanaged or self.total < asks:
             return None
-        if self.slurm and self._worker_size < asks:
+        size = self._worker_size(self.slurm)
+        if self.slurm and size < asks:
             return self.pods, self.slurm  # its worker must be replaced first, and for that be idle
-        return self.pods, max(0, asks - (self._worker_size - self.slurm))
+        return self.pods, max(0, asks - (size - self.slurm))
 
-    @property
-    def _worker_size(self) -> int:
+    def _worker_size(self, slurm: int) -> int:
         """Devices for Slurm: those of a worker in use; an idle or missing one can be (re)made with all of them."""
-        if self.worker_gpus is not None and self.slurm:
+        if self.worker_gpus is not None and slurm:
             return min(self.total, self.worker_gpus)
         return self.total
 
     def preference(self, workload: Workload) -> tuple[int, int, str]:
         """Sort key among nodes with room: best fit on what serves this system already, then on what is empty."""
-        leftover = self.room(workload.system) - workload.gpus_per_node
-        if workload.system is System.KUBERNETES:
+        return (*self.preference_of(workload.system, workload.gpus_per_node), self.name)
+
+    def preference_of(self, system: System, asks: int) -> tuple[int, int]:
+        """Return (tier, devices left over), without the name that decides between equals."""
+        leftover = self.room(system) - asks
+        if system is System.KUBERNETES:
             tier = 0 if self.worker_gpus is None else 1
         elif self.worker_gpus is None:
             tier = 0 if self.slurm else 1  # a worker is on its way where Slurm grants are
         else:
-            tier = 0 if self.worker_gpus - self.slurm >= workload.gpus_per_node else 2
-        return tier, leftover, self.name
+            tier = 0 if self.worker_gpus - self.slurm >= asks else 2
+        return tier, leftover
+
+    def drained_for(self, system: System, asks: int) -> bool:
+        """Return whether the worker here must go before `asks` devices serve `system`."""
+        if self.worker_gpus is None:
+            return False
+        return system is System.KUBERNETES or self.worker_gpus - self.slurm < asks
 
 
 def held(grants: Iterable[Grant]) -> dict[tuple[NodeName, System], int]:
@@ -103,20 +120,3 @@ def eligible(workload: Workload, nodes: Iterable[NodeSupply]) -> list[NodeSupply
         and node.total >= workload.gpus_per_node
         and (within is None or node.name in within)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The nodes nearest to being free for a waiting workload; `ends`: only Slurm work, which ends, is in the way."""
-
-    nodes: frozenset[NodeName]
-    ends: bool
-
-
-def target(workload: Workload, nodes: Iterable[NodeSupply]) -> Target | None:
-    """Choose the nodes to keep for a workload that waits: least in the way, pods counted as the longer wait."""
-    ways = [(way, node.name) for node in nodes if (way := node.in_the_way(workload)) is not None]
-    if len(ways) < workload.nodes:
-        return None
-    nearest = sorted(ways)[: workload.nodes]
-    return Target(frozenset(name for _, name in nearest), ends=all(pods == 0 for (pods, _), _ in nearest))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.admission import supply
+from bridge.admission.model import Holding
 from bridge.admission.plan import Decisions, Placed, admit
 from bridge.admission.supply import NodeSupply
 from bridge.quota.model import FlavorName, Quota, TeamName, TeamSpec
@@ -241,7 +242,8 @@ def test_a_gang_within_its_guarantee_starts_under_any_stream_of_small_work(
             )
             for name in (NodeName("n1"), NodeName("n2"))
         ]
-        decisions = admit(waiting, tree, [grant for grant, _ in running.values()], nodes, flavors=FLAVORS)
+        holdings = [Holding(grant) for grant, _ in running.values()]  # all of it ends, the pods, too
+        decisions = admit(waiting, tree, holdings, nodes, flavors=FLAVORS)
         for placed in decisions.admitted:
             running[placed.workload.id] = (_granted(placed), now + rng.randint(1, LONGEST_S))
         waiting = [workload for workload in waiting if workload.id not in running]

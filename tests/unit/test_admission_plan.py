@@ -151,12 +151,14 @@ def test_a_team_gets_as_many_as_fit_in_one_pass() -> None:
     assert list(placed(decisions)) == [f"j{i}" for i in range(8)]
 
 
-def test_what_quota_blocks_blocks_nobody() -> None:
+def test_what_quota_blocks_keeps_its_quota_from_its_own_team_and_blocks_nobody_else() -> None:
+    """Q16: the limit that an older gang waits for is not used up under it; another team has its own quota."""
     quota = tree(vision=Quota(8, limit=8))
     waiting = [ask("big", 8, at=1), ask("small", 1, at=2), ask("other", 1, team=NLP, at=3)]
     decisions = decide(waiting, [node("n1"), node("n2", worker=8, slurm=4)], [grant("run", 4, "n2")], quota)
     assert reason(decisions, "big") is Reason.QUOTA
-    assert set(placed(decisions)) == {"small", "other"}
+    assert reason(decisions, "small") is Reason.BEHIND_GANG
+    assert set(placed(decisions)) == {"other"}
 
 
 def test_what_holds_a_grant_is_not_granted_again() -> None:
@@ -208,8 +210,8 @@ def test_serving_pods_in_the_way_of_a_borrowing_gang_do_not_idle_a_node_for_othe
     grants = [grant("serve", 1, "n1", team=NLP, system=PODS)]
     gang = ask("gang", 4, nodes=2, team=NLP, at=1, priority=9)
     decisions = decide([gang, ask("other", 2, at=2), ask("own", 1, team=NLP, at=3)], nodes, grants)
-    assert placed(decisions) == {"other": {"n2": 2}}
-    assert reason(decisions, "own") is Reason.BEHIND_GANG
+    assert reason(decisions, "gang") is Reason.CAPACITY
+    assert placed(decisions) == {"other": {"n2": 2}, "own": {"n2": 1}}  # its own team's either: nothing to wait for
 
 
 def test_another_team_within_its_guarantee_also_waits_where_only_slurm_work_is_in_the_way() -> None:
@@ -238,7 +240,8 @@ def test_borrowers_leave_the_quota_that_an_owner_waits_for() -> None:
     decisions = decide(waiting, nodes, grants)
     assert reason(decisions, "owner") is Reason.QUOTA
     assert reason(decisions, "borrower") is Reason.BEHIND_GANG
-    assert placed(decisions) == {"owner-small": {"n2": 1}}
+    assert reason(decisions, "owner-small") is Reason.BEHIND_GANG  # its own team's, too: it waits for that quota
+    assert placed(decisions) == {}
 
 
 def test_nothing_is_kept_for_what_cannot_be_had_by_waiting() -> None:

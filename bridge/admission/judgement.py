@@ -1,0 +1,107 @@
+"""May this workload start now, and if not, what stands in its way? Pure.
+
+The one procedure behind every decision: a pass asks it for each workload in turn, and an explanation asks it again
+at the state that the pass left behind. Within a pass quota and nodes only shrink and keepers are only added, so what
+is blocked stays blocked.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bridge.admission.keeping import Keeper
+from bridge.admission.queues import Shape, limit_ms
+from bridge.admission.racks import NOWHERE
+from bridge.admission.section import Section
+from bridge.admission.supply import Placement
+from bridge.workloads.model import NodeName, Workload
+from bridge.workloads.reasons import Reason
+
+
+class Verdict(NamedTuple):
+    """The answer for one workload. Without a placement, `reason` says what blocks it."""
+
+    reason: Reason
+    within: bool  # its start would leave its team within its own guarantee
+    placement: Placement | None = None
+    behind: Keeper | None = None  # for whom what it needs is kept
+    closed: frozenset[NodeName] = NOWHERE  # nodes kept for others
+    bound_ms: int | None = None  # a workload of this shape could still pass with a time limit of at most this
+
+
+def judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[Keeper], now_ms: int) -> Verdict:
+    """Judge a workload against those who keep and come before it in the order. Changes nothing."""
+    own = section.marked(workload.id)
+    if own is None:
+        return _judge(section, workload, shape, keepers, now_ms)
+    section.lift(workload.id)
+    try:
+        if _has_room(section, shape, own.placement) and _admits(section, shape):
+            within = section.balances.within(shape.team, section.flavor, shape.gpus)
+            if shape.preemptible or within:
+                return Verdict(Reason.STARTING, within, own.placement)
+        verdict = _judge(section, workload, shape, keepers, now_ms)
+        return verdict if verdict.placement is not None else verdict._replace(reason=Reason.RECLAIMING)
+    finally:
+        section.lift(workload.id, 1)
+
+
+def _has_room(section: Section, shape: Shape, placement: Placement) -> bool:
+    """Return whether exactly what was earmarked is free."""
+    asks, allowed = shape.gpus_per_node, shape.within_nodes
+    return len(placement) == shape.nodes and all(
+        gpus == asks and (allowed is None or name in allowed) and section.racks.room(name, shape.system) >= asks
+        for name, gpus in placement.items()
+    )
+
+
+def _admits(section: Section, shape: Shape) -> bool:
+    return shape.gpus <= section.balances.available(shape.team, section.flavor)
+
+
+def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[Keeper], now_ms: int) -> Verdict:
+    balances = section.balances
+    within = balances.within(shape.team, section.flavor, shape.gpus)
+    if not shape.preemptible and not within:
+        return Verdict(Reason.GUARANTEE_ONLY, within)
+    available = balances.available(shape.team, section.flavor)
+    if shape.gpus > available:
+        return Verdict(Reason.QUOTA, within)
+    limit = limit_ms(workload)
+    kept = [each for each in keepers if each.binds(within=within)]
+    ahead = [each for each in kept if not each.passed_by(limit, now_ms)] if limit is not None else kept
+    closed = frozenset[NodeName]().union(*(each.nodes for each in ahead))
+    behind = _short_of_quota(section, shape, ahead, available)
+    if behind is None:
+        placement = section.racks.place(shape.share, shape.nodes, closed, shape.within_nodes)
+        if placement is not None:
+            return Verdict(Reason.STARTING, within, placement)
+        unhindered = section.racks.place(shape.share, shape.nodes, NOWHERE, shape.within_nodes) if closed else None
+        if unhindered is None:
+            return Verdict(Reason.CAPACITY, within, closed=closed)
+        behind = next(each for each in ahead if each.nodes & unhindered.keys())
+    return Verdict(Reason.BEHIND_GANG, within, None, behind, closed, _bound_ms(section, shape, ahead, now_ms))
+
+
+def _short_of_quota(section: Section, shape: Shape, ahead: Sequence[Keeper], available: int) -> Keeper | None:
+    """Return the keeper whose quota this workload would need."""
+    if available - sum(each.shape.gpus for each in ahead) >= shape.gpus:
+        return None  # whatever is charged, `available` falls by no more than that
+    charged: list[Keeper] = []
+    try:
+        for each in ahead:
+            section.balances.charge(each.shape.team, section.flavor, each.shape.gpus)
+            charged.append(each)
+            if shape.gpus > section.balances.available(shape.team, section.flavor):
+                return each
+    finally:
+        for each in charged:
+            section.balances.refund(each.shape.team, section.flavor, each.shape.gpus)
+    return None
+
+
+def _bound_ms(section: Section, shape: Shape, ahead: Sequence[Keeper], now_ms: int) -> int | None:
+    """Return the longest time limit with which work of this shape would pass at least one keeper more."""
+    if shape.endless or not section.queues[shape.team].groups[shape].limited:
+        return None
+    spans = [each.earliest_ms - now_ms for each in ahead if each.earliest_ms is not None]
+    return max((span for span in spans if span > 0), default=None)

@@ -1,0 +1,244 @@
+"""One pass over one flavor: who starts, who keeps, and what is taken back for whom. Pure.
+
+The best head of all queues is judged, again and again until every queue is through. What starts is charged at once,
+so that later ones see it; the pass undoes its charges at its end: its answer is a proposal.
+
+The first blocked workload of each queue keeps what it waits for (bridge.admission.keeping). Blocked workloads that
+may reclaim get an earmark and victims (bridge.admission.reclaim), in the order of the queue: none before one that
+is blocked without an earmark. Who is not judged is closed by one of the same shape that comes before it.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from bridge.admission import reclaim, refusals
+from bridge.admission.decisions import Placed
+from bridge.admission.judgement import Verdict, judge
+from bridge.admission.keeping import KEEPERS, Keeper, keeper
+from bridge.admission.line import Line
+from bridge.admission.model import Earmark, Holding, Policy
+from bridge.admission.order import Key, key_of
+from bridge.admission.queues import Rank, Shape, limit_ms, rank_of
+from bridge.admission.section import Section
+from bridge.errors import BrokenInvariantError
+from bridge.quota.model import TeamName
+from bridge.workloads.model import NodeName, Workload, WorkloadId
+from bridge.workloads.reasons import Reason
+
+SEARCHES = 8  # most searches for victims of one flavor in one pass, so at most as many preemptions
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Which workloads of a shape were passed over: those with a time limit above the bound, all when it is None."""
+
+    rank: Rank  # who was judged
+    bound_ms: int | None
+    keepers: int  # how many kept before it
+    reason: Reason
+
+
+class Round:
+    """The pass. After `run`, its answer; `replay` brings back the state that it ended with."""
+
+    def __init__(self, section: Section, policy: Policy, pauses: Mapping[WorkloadId, int], now_ms: int) -> None:
+        """Take the flavor as it is. `pauses`: workloads that reclaim nothing before that time."""
+        self.section = section
+        self.now_ms = now_ms
+        self.placed: list[Placed] = []
+        self.earmarks: dict[WorkloadId, Earmark] = {}
+        self.keepers: list[Keeper] = []
+        self.closures: dict[Shape, list[Closure]] = {}
+        self.next_ms: int | None = None
+        self._policy = policy
+        self._pauses = pauses
+        self._searches = 0
+        self._stuck: set[TeamName] = set()  # queues where one that is blocked has no earmark
+        self._kept: set[TeamName] = set()
+        self._undo: list[Callable[[], None]] = []
+        self._going: set[tuple[WorkloadId, int]] = set()
+
+    def run(self) -> None:
+        """Decide; the section is as before afterwards."""
+        for name in self.section.earmarks:
+            own = self.section.marked(name)
+            if own is not None:
+                self._wake(own.lapses_ms)
+                self._going.update((victim.workload, victim.attempt) for victim in own.victims)
+        try:
+            self._walk()
+        finally:
+            self._restore()
+
+    @contextmanager
+    def replay(self) -> Iterator[None]:
+        """Bring back the state that the pass ended with, as far as it is not recorded meanwhile."""
+        section = self.section
+        try:
+            for placed in self.placed:
+                if section.shape(placed.workload.id) is not None:
+                    self._grant(placed)
+            for name, earmark in self.earmarks.items():
+                if section.shape(name) is not None and name not in section.earmarks:
+                    self._mark(section.waiting[name], earmark)
+            yield
+        finally:
+            self._restore()
+
+    def _walk(self) -> None:
+        lines = {team: Line(queue, self.section.waiting) for team, queue in self.section.queues.items()}
+        heads: list[tuple[Key, TeamName]] = []
+        for team, line in lines.items():
+            self._push(heads, team, line)
+        heapq.heapify(heads)
+        while heads:
+            key, team = heads[0]
+            line = lines[team]
+            head = line.head
+            if head is None:
+                raise BrokenInvariantError(f"team {team} has a place in the order and nobody who waits")
+            workload, group = head
+            actual = key_of(self.section, workload)
+            if actual != key:
+                heapq.heapreplace(heads, (actual, team))  # another grant moved it back
+                continue
+            heapq.heappop(heads)
+            self._decide(workload, group.shape, line)
+            self._push(heads, team, line, heap=True)
+
+    def _push(self, heads: list[tuple[Key, TeamName]], team: TeamName, line: Line, *, heap: bool = False) -> None:
+        """Queue up the next of a line that is not refused for good."""
+        while (head := line.head) is not None:
+            workload, group = head
+            if refusals.of_group(self.section, group) is None:
+                entry = (key_of(self.section, workload), team)
+                if heap:
+                    heapq.heappush(heads, entry)
+                else:
+                    heads.append(entry)
+                return
+            line.close(None)
+
+    def _decide(self, workload: Workload, shape: Shape, line: Line) -> None:
+        section = self.section
+        verdict = judge(section, workload, shape, self.keepers, self.now_ms)
+        if verdict.placement is not None:
+            drains = section.racks.drains(verdict.placement, shape.share)
+            placed = Placed(workload, verdict.placement, drains)
+            self.placed.append(placed)
+            self._grant(placed)
+            line.advance()
+        elif shape.alone is not None:
+            self._close(workload, shape, verdict, line, bound_ms=None)  # its earmark keeps for it
+        elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and self._reclaims(workload, shape):
+            line.advance()
+        else:
+            if verdict.reason is not Reason.GUARANTEE_ONLY:
+                self._stuck.add(shape.team)
+            self._close(workload, shape, verdict, line, bound_ms=verdict.bound_ms)
+            self._keep(workload, shape, verdict)
+
+    def _close(self, workload: Workload, shape: Shape, verdict: Verdict, line: Line, *, bound_ms: int | None) -> None:
+        closure = Closure(rank_of(workload), bound_ms, len(self.keepers), verdict.reason)
+        self.closures.setdefault(shape, []).append(closure)
+        line.close(bound_ms)
+
+    def closure(self, workload: Workload, shape: Shape) -> Closure | None:
+        """Return what the workload was passed over by, or judged as; None when the pass did not get to it."""
+        limit = limit_ms(workload)
+        for closure in self.closures.get(shape, ()):
+            if closure.bound_ms is None or limit is None or limit > closure.bound_ms:
+                return closure if rank_of(workload) >= closure.rank else None
+            if rank_of(workload) == closure.rank:
+                return closure
+        return None
+
+    def _keep(self, workload: Workload, shape: Shape, verdict: Verdict) -> None:
+        """Keep for the first blocked of its queue, unless it waits in vain."""
+        if verdict.reason is Reason.GUARANTEE_ONLY or shape.team in self._kept or len(self.keepers) >= KEEPERS:
+            return
+        by_quota = verdict.reason is Reason.QUOTA
+        found = keeper(self.section, workload, shape, verdict.closed, within=verdict.within, quota=by_quota)
+        if found is not None:
+            self._kept.add(shape.team)
+            self.keepers.append(found)
+
+    def _grant(self, placed: Placed) -> None:
+        """Charge what starts."""
+        section, workload = self.section, placed.workload
+        if section.marked(workload.id) is not None:
+            section.lift(workload.id)
+            self._undo.append(lambda: section.lift(workload.id, 1))
+        self._charge(workload, placed.placement)
+
+    def _mark(self, workload: Workload, earmark: Earmark) -> None:
+        """Charge what is taken back, beside those who still hold it."""
+        self._charge(workload, earmark.placement)
+
+    def _charge(self, workload: Workload, placement: Mapping[NodeName, int]) -> None:
+        section = self.section
+        section.move(section.balances, workload.team, workload.gpus)
+        section.racks.mark(placement, workload.system)
+
+        def undo() -> None:
+            section.move(section.balances, workload.team, -workload.gpus)
+            section.racks.mark(placement, workload.system, -1)
+
+        self._undo.append(undo)
+
+    def _restore(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _wake(self, at_ms: int) -> None:
+        if at_ms > self.now_ms:
+            self.next_ms = at_ms if self.next_ms is None else min(self.next_ms, at_ms)
+
+    # Reclaiming.
+
+    def _reclaims(self, workload: Workload, shape: Shape) -> bool:
+        """Find victims for a blocked workload; True when it has an earmark now."""
+        section = self.section
+        if shape.team in self._stuck or workload.id in section.earmarks:
+            return False
+        if not reclaim.can_help(workload, section.balances, self._policy):
+            return False
+        if self._pauses.get(workload.id, 0) > self.now_ms:
+            self._wake(self._pauses[workload.id])
+            return False
+        if self._searches >= SEARCHES:
+            return False
+        self._searches += 1
+        found = reclaim.find(
+            workload,
+            balances=section.balances,
+            holdings=[self._seen(holding) for holding in section.all_holdings()],
+            nodes={node.name: node for node in section.racks.supplies()},
+            policy=self._policy,
+            now_ms=self.now_ms,
+        )
+        if found is None:
+            self._wake_for_victims()
+            return False
+        earmark = Earmark(
+            workload.id, workload.team, section.flavor, found.placement, found.victims, self.now_ms, found.lapses_ms
+        )
+        self.earmarks[workload.id] = earmark
+        self._going.update((victim.workload, victim.attempt) for victim in found.victims)
+        self._mark(workload, earmark)
+        self._wake(found.lapses_ms)
+        return True
+
+    def _seen(self, holding: Holding) -> Holding:
+        """Return the holding as victims of open earmarks are seen: they are leaving."""
+        going = (holding.grant.workload, holding.grant.attempt) in self._going
+        return replace(holding, leaving=True) if going and not holding.leaving else holding
+
+    def _wake_for_victims(self) -> None:
+        """Look again when the minimum runtime of a possible victim has passed."""
+        for holding in self.section.all_holdings():
+            span = self._policy.of(holding.grant.team).min_runtime_ms
+            if span and holding.grant.running_ms is not None:
+                self._wake(holding.grant.running_ms + span)
