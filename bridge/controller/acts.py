@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bridge.kube.port import Object
 from bridge.ledger.port import CapacityRow, Intent
-from bridge.slurm.model import JobSpec
+from bridge.slurm.model import GraceSignal, JobSpec
 from bridge.slurm.port import JobRef
 from bridge.workloads.model import NodeName, Workload, WorkloadId
 from bridge.workloads.tenants import Member
@@ -140,6 +140,15 @@ class RetryJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalJob:
+    """Send the signal that a job asked for; `intent_id` was recorded before, and is settled when it was sent."""
+
+    ref: JobRef
+    signal: GraceSignal
+    intent_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelJob:
     """Cancel; repeated each cycle until the end is seen."""
 
@@ -167,6 +176,14 @@ class UngatePod:
 @dataclass(frozen=True, slots=True)
 class DeletePod:
     """Carry out a cancel of a pod."""
+
+    pod: Object
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Ask a pod to make way; repeated each cycle until it is being deleted."""
 
     pod: Object
     why: str
@@ -224,5 +241,5 @@ class DropFinalizer:
     job: Object
 
 
-KubeAct = UngatePod | DeletePod | TellPod | TellJob | Announce | CreateMirror | EndMirror | DropFinalizer
-SlurmAct = SubmitJob | ReleaseJob | HoldJob | RequeueJob | RetryJob | CancelJob | AnnotateJob
+KubeAct = UngatePod | DeletePod | EvictPod | TellPod | TellJob | Announce | CreateMirror | EndMirror | DropFinalizer
+SlurmAct = SubmitJob | ReleaseJob | HoldJob | RequeueJob | RetryJob | SignalJob | CancelJob | AnnotateJob

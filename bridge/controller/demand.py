@@ -1,7 +1,7 @@
 """What asks to be admitted now, and what is refused before it may ask. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge import wellknown
 from bridge.controller import cancel
@@ -56,7 +56,10 @@ def _of_task(task: SlurmTask, world: World) -> Workload | Waiting:
         return Waiting(Reason.IN_SLURM, f"waits for its dependency: {task.job.dependency}")
     if task.job.eligible_ms is not None and task.job.eligible_ms > world.now_ms:
         return Waiting(Reason.IN_SLURM, "waits for its own begin time (--begin)")
-    return slurmjobs.workload(task, world.settings.tenants, world.settings.flavors)
+    found = slurmjobs.workload(task, world.settings.tenants, world.settings.flavors)
+    if isinstance(found, Workload) and world.settings.policy.of(found.team).kill:
+        return replace(found, preemptible=True)  # what cannot be requeued may be cancelled
+    return found
 
 
 def _held_tasks(world: World) -> list[SlurmTask]:

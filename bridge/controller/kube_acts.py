@@ -7,8 +7,8 @@ from bridge import wellknown
 from bridge.capacity.model import CreateWorker, DeleteWorker, TaintNode, UntaintNode
 from bridge.clock import Clock
 from bridge.controller import acts
-from bridge.errors import ConflictError, NotFoundError
-from bridge.kube import port
+from bridge.errors import ConflictError, NotFoundError, RejectedError
+from bridge.kube import eviction, port
 from bridge.kube.events import EventWriter
 from bridge.kube.port import Gateway, Object, PatchType
 from bridge.workloads import jobstatus
@@ -50,6 +50,8 @@ class KubeHands:
                     self._events.emit(act.object, act.reason, act.message, warning=act.warning)
                 case acts.DeletePod():
                     self._delete(act.pod)
+                case acts.EvictPod():
+                    self._evict(act)
                 case acts.EndMirror():
                     self._annotate(act.pod, {wellknown.MIRROR_ENDED_ANNOTATION: str(act.exit_code)})
                 case acts.DropFinalizer():
@@ -78,6 +80,17 @@ class KubeHands:
     def _delete(self, pod: Object) -> None:
         meta = pod["metadata"]
         self._gateway.delete(port.PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+
+    def _evict(self, act: acts.EvictPod) -> None:
+        """Evict; a refusal by a disruption budget is told to the pod's owner, and stays an act that failed."""
+        name = act.pod["metadata"]["name"]
+        evicted = eviction.evict(self._gateway, act.pod)
+        if evicted.outcome is eviction.Outcome.REFUSED:
+            told = f"{act.why}; not evicted yet: {evicted.sentence}"
+            self._events.emit(act.pod, "EvictionRefused", told, warning=True)
+            raise RejectedError(f"pod {name} is not evicted: {evicted.sentence}")
+        if evicted.outcome is eviction.Outcome.BEGUN:
+            self._events.emit(act.pod, "Preempted", act.why, warning=True)
 
     def _ungate(self, act: acts.UngatePod) -> None:
         """Pin and ungate in one patch that applies only to this very pod while it still has the gate."""

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from bridge import wellknown
 from bridge.capacity import readiness
 from bridge.clock import Clock
-from bridge.controller import cancel, route, settings, workers
+from bridge.controller import cancel, preempt, route, settings, workers
 from bridge.controller.poller import Reading
 from bridge.controller.world import KubeView, Memory, Settings, SlurmView, World
 from bridge.kube import port
@@ -89,6 +89,7 @@ class Observer:
             released_ms=released_ms,
         )
         watched = {g.workload for g in grants if g.system is System.SLURM} | set(route.missing(intents))
+        watched |= set(preempt.watched(intents))
         watched |= {i.workload for i in cancel.asked(intents.values()) if not i.workload.startswith("pod/")}
         self._watch_jobs(slurm, watched, {g.workload for g in grants}, now_ms)
         self._watch_workers(kube, slurm, grants, now_ms)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge import wellknown
-from bridge.controller import acts, workers
+from bridge.controller import acts, earmarks, workers
 from bridge.controller.world import World
 from bridge.kube.port import Object
 from bridge.quota.model import TeamName
@@ -23,6 +23,8 @@ from bridge.workloads.slurmjobs import SlurmTask
 
 LOST_AFTER_MS: Final = 15_000
 """A job missing from good reads for this long is lost: longer than slurmctld takes to recover its state."""
+
+_DONE: Final = ("completed", "pod succeeded")
 
 STUCK_AFTER_MS: Final = 60_000
 """A job still pending in Slurm this long after its release is held again and its grant voided."""
@@ -44,7 +46,19 @@ def settle(world: World) -> tuple[list[acts.LedgerWrite], list[acts.SlurmAct]]:
         slurm_acts += list(_holds(by_id, writes, held))
     if world.kube.ok:
         writes += list(_adopt_pods(world, held))
-    return writes, slurm_acts
+    return _explained(writes, world), slurm_acts
+
+
+def _explained(writes: list[acts.LedgerWrite], world: World) -> list[acts.LedgerWrite]:
+    """Note at the end of each victim of a preemption why it ended; one that completed first was none."""
+    reasons = earmarks.reasons(world.intents.values())
+    explained: list[acts.LedgerWrite] = []
+    for write in writes:
+        why = reasons.get((write.workload, write.attempt)) if isinstance(write, acts.Release) else None
+        if isinstance(write, acts.Release) and why is not None and write.note not in _DONE:
+            write = replace(write, note=f"{write.note}; {why}")  # noqa: PLW2901 -- the same write, said better
+        explained.append(write)
+    return explained
 
 
 def project(grants: tuple[Grant, ...], writes: list[acts.LedgerWrite]) -> tuple[Grant, ...]:
@@ -55,8 +69,14 @@ def project(grants: tuple[Grant, ...], writes: list[acts.LedgerWrite]) -> tuple[
             case acts.Release() | acts.Void():
                 kept.pop(write.workload, None)
             case acts.Run() | acts.Adjust():
+                grant = kept[write.workload]
+                started_ms = write.at_ms if grant.running_ms is None else grant.running_ms
                 kept[write.workload] = replace(
-                    kept[write.workload], state=GrantState.RUNNING, gpus=write.gpus, placement=write.placement
+                    grant,
+                    state=GrantState.RUNNING,
+                    gpus=write.gpus,
+                    placement=write.placement,
+                    running_ms=started_ms,
                 )
             case acts.Reserve() | acts.Adopt():
                 kept[write.workload.id] = projected(write)
@@ -79,6 +99,7 @@ def projected(write: acts.Reserve | acts.Adopt) -> Grant:
         placement=write.placement,
         user=workload.user,
         name=workload.name,
+        running_ms=write.at_ms if isinstance(write, acts.Adopt) else None,
     )
 
 

@@ -10,8 +10,8 @@ from bridge.ledger.port import Ledger
 from bridge.slurm.port import Slurm
 
 KINDS: Final = (
-    acts.SubmitJob, acts.ReleaseJob, acts.HoldJob, acts.RequeueJob, acts.RetryJob, acts.CancelJob, acts.AnnotateJob,
-    DrainWorker, UndrainWorker, ForgetNode,
+    acts.SubmitJob, acts.ReleaseJob, acts.HoldJob, acts.RequeueJob, acts.RetryJob, acts.SignalJob, acts.CancelJob,
+    acts.AnnotateJob, DrainWorker, UndrainWorker, ForgetNode,
 )  # fmt: skip
 
 
@@ -36,6 +36,8 @@ class SlurmHands:
                 self._slurm.requeue(act.ref)
             case acts.RetryJob():
                 self._slurm.retry(act.ref)
+            case acts.SignalJob():
+                self._signal(act)
             case acts.CancelJob():
                 self._slurm.cancel(act.ref)
             case acts.AnnotateJob():
@@ -55,6 +57,11 @@ class SlurmHands:
             self._slurm.forget(node)
         except NotFoundError:
             return  # gone already is what was wanted
+
+    def _signal(self, act: acts.SignalJob) -> None:
+        """Send, then record when: the job's grace counts from there. One whose answer was lost is sent again."""
+        self._slurm.signal(act.ref, act.signal)
+        self._ledger.settle(act.intent_id, outcome="sent", at_ms=self._clock.now_ms())
 
     def _submit(self, act: acts.SubmitJob) -> None:
         """Submit; a refusal is an outcome too, a lost answer is left open to be settled by looking."""

@@ -149,11 +149,43 @@ def workload(
         nodes=1,
         gpus_per_node=gpus,
         submitted_ms=parse_ms(pod["metadata"]["creationTimestamp"]),
-        priority=int(pod["spec"].get("priority") or 0),
+        priority=priority(pod),
         user=str((pod["metadata"].get("annotations") or {}).get(wellknown.SUBMITTED_BY, "")),
         name=f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        time_limit_s=deadline_s(pod),
         within_nodes=scheduling.allowed_nodes(pod["spec"], nodes),
+        preemptible=preemptible(pod),
+        endless=deadline_s(pod) is None,
     )
+
+
+def priority(pod: Object) -> int:
+    """Return the priority that its PriorityClass gave it."""
+    return int(pod["spec"].get("priority") or 0)
+
+
+def deadline_s(pod: Object) -> int | None:
+    """Return activeDeadlineSeconds; None for a pod that serves until somebody stops it."""
+    told = pod["spec"].get("activeDeadlineSeconds")
+    return int(told) if told is not None else None
+
+
+def preemptible(pod: Object) -> bool:
+    """Return whether the pod may be evicted for what others are guaranteed: unless its annotation says "false"."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(annotations.get(wellknown.PREEMPTIBLE_ANNOTATION, "true")).lower() != "false"
+
+
+def admitted_ms(pod: Object) -> int | None:
+    """Return when the kubelet took the pod, which its deadline counts from."""
+    stamp = (pod.get("status") or {}).get("startTime")
+    return parse_ms(stamp) if stamp else None
+
+
+def deleted_ms(pod: Object) -> int | None:
+    """Return when a pod that is being deleted will have had its grace; None while nobody deletes it."""
+    stamp = pod["metadata"].get("deletionTimestamp")
+    return parse_ms(stamp) if stamp else None
 
 
 def parse_ms(stamp: str) -> int:

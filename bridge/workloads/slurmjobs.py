@@ -106,11 +106,22 @@ def workload(task: SlurmTask, tenants: Tenants, flavors: Flavors) -> Workload | 
         nodes=nodes,
         gpus_per_node=gpus // nodes,
         submitted_ms=job.submit_ms,
-        priority=0,
+        priority=priority(job),
         user=user,
         name=job.name,
         time_limit_s=job.time_limit_s,
+        preemptible=requeues(job),
     )
+
+
+def priority(job: SlurmJob) -> int:
+    """Return a job's place among the team's: --nice, the other way round, so that pods and jobs compare."""
+    return -job.nice
+
+
+def requeues(job: SlurmJob) -> bool:
+    """Return whether slurmctld can put the job back: a batch job that does not say --no-requeue."""
+    return job.batch and job.requeueable
 
 
 def adopted(task: SlurmTask, tenants: Tenants, flavors: Flavors, fallback: TeamName) -> Workload | None:
