@@ -73,7 +73,9 @@ test-e2e: sandbox-up ## the whole platform: what `make sandbox` does, the tour a
 	@$(MAKE) --no-print-directory sandbox-deploy
 	@set -a; . $(SANDBOX_ENV); set +a; $(PY) -m pytest -q tests/e2e
 
-.PHONY: replay bench-latency
+.PHONY: bench replay bench-latency
+bench: venv ## ledger and planner figures without a cluster (ARGS="--output json", "--tenth", "--only a")
+	@$(PY) -m tests.bench $(ARGS)
 replay: venv ## 60 jobs and 25 pods of public traces on the sandbox, sampled independently
 	@set -a; . $(SANDBOX_ENV); set +a; $(PY) -m tests.e2e.replay $(ARGS)
 bench-latency: venv ## sbatch -> running and pod -> bound, with and without the bridge
