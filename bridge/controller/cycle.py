@@ -11,6 +11,7 @@ import structlog
 from bridge.clock import Clock
 from bridge.controller import plan as planner
 from bridge.controller.act import Actor
+from bridge.controller.desk import AdmissionDesk
 from bridge.controller.observe import Observer
 from bridge.controller.plan import Plan
 from bridge.controller.poller import Poller
@@ -65,6 +66,7 @@ class Cycle:
         self._stop = threading.Event()
         self._not_before = 0.0
         self._number = 0
+        self._desk = AdmissionDesk()
 
     def wake(self) -> None:
         """Run a cycle soon."""
@@ -94,7 +96,7 @@ class Cycle:
         # 1. Observe. Slurm's reading must be younger than our last act towards it.
         world = self._observer.look(self._poller.view(self._not_before, _FRESH_WAIT_S))
         # 2. Plan: pure.
-        plan = planner.plan(world)
+        plan = planner.plan(world, self._desk)
         if plan.changes_intents:
             self._observer.read_intents_again()
         # 3. Record, durably, before anything is sent.

@@ -1,13 +1,13 @@
 """The plan of one cycle, from one frozen world. Pure, deterministic, total: the product on one screen."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.admission import plan as admission
 from bridge.capacity import plan as capacity
-from bridge.capacity import supply as capacity_supply
-from bridge.controller import acts, cancel, demand, nodes, route, settle, start, stranded, tell
+from bridge.controller import acts, cancel, demand, nodes, preempt, route, settle, start, stranded, tell
+from bridge.controller.desk import AdmissionDesk
 from bridge.controller.world import World
 from bridge.workloads.model import Grant, GrantState, WorkloadId
 from bridge.workloads.reasons import Reason, Waiting
@@ -28,12 +28,12 @@ class Plan:
     @property
     def changes_intents(self) -> bool:
         """Return whether carrying this out opens or settles an intent."""
-        kinds = (acts.Intend, acts.Settle, acts.SubmitJob)
+        kinds = (acts.Intend, acts.Settle, acts.SubmitJob, acts.SignalJob)
         return any(isinstance(step, kinds) for step in (*self.writes, *self.acts))
 
 
-def plan(world: World) -> Plan:
-    """Decide everything that one cycle does."""
+def plan(world: World, desk: AdmissionDesk | None = None) -> Plan:
+    """Decide everything that one cycle does. `desk` only saves work: a fresh one decides the same."""
     # 1. What ended, started or was lost since the last look.
     settled, holds = settle.settle(world)
     grants = settle.project(world.grants, settled)
@@ -41,29 +41,32 @@ def plan(world: World) -> Plan:
     grants = settle.project(world.grants, settled)
     # 2. Batch Jobs: their Slurm jobs and their status.
     routed = route.route(world)
-    # 3. Who gets in: quota, order and feasible nodes.
+    # 3. What is being taken back: victims told, requeued and evicted.
+    tries = preempt.preempt(world, grants)
+    grants = settle.project(grants, tries.writes)
+    # 4. Who gets in, and who must make way: quota, order and feasible nodes.
     asked = demand.demand(world, grants)
     views = nodes.views(world, grants)
-    admitted, waits = _admit(world, asked, grants, views)
+    admitted, told_why = _admit(world, asked, grants, views, tries, desk or AdmissionDesk())
     grants = settle.project(grants, admitted)
-    # 4. Where capacity must go: workers made, drained and removed; drains kept in step both ways.
+    # 5. Where capacity must go: workers made, drained and removed; drains kept in step both ways.
     views = nodes.views(world, grants)
     moves: tuple[Any, ...] = ()
     if _known(world):
         moves = capacity.plan((*views, *nodes.orphans(world, views)), grants, now_ms=world.now_ms)
-    # 5. Granted work whose capacity is in place starts; the rest is told that it moves.
+    # 6. Granted work whose capacity is in place starts; the rest is told that it moves.
     started, moving = start.start(world, grants, views)
-    waits = {**waits, **moving}
-    # 6. Cancels that were asked for, until their end is seen.
+    waits = ChainMap(moving, *told_why)
+    # 7. Cancels that were asked for, until their end is seen.
     cancels = cancel.cancel(world)
-    # 7. Tell people where they look.
+    # 8. Tell people where they look.
     told = [*tell.annotations(world, waits, grants), *tell.conditions(world, waits, grants)]
-    # 8. Account for every GPU of every node.
+    # 9. Account for every GPU of every node.
     changed = tuple(row for row in nodes.rows(world, grants, views) if row != world.rows.get(row.node))
     columns = (acts.RecordCapacity(changed),) if changed else ()
     return Plan(
-        writes=(*settled, *routed.writes, *admitted, *cancels.writes, *columns),
-        acts=(*holds, *cancels.acts, *moves, *started, *routed.slurm, *routed.kube, *told),
+        writes=(*settled, *routed.writes, *tries.writes, *admitted, *cancels.writes, *columns),
+        acts=(*holds, *cancels.acts, *tries.acts, *moves, *started, *routed.slurm, *routed.kube, *told),
         waits=waits,
         grants=grants,
         demand=asked,
@@ -77,15 +80,17 @@ def _known(world: World) -> bool:
 
 
 def _admit(
-    world: World, asked: demand.Demand, grants: tuple[Grant, ...], views: tuple[Any, ...]
-) -> tuple[list[acts.LedgerWrite], dict[WorkloadId, Waiting]]:
+    world: World,
+    asked: demand.Demand,
+    grants: tuple[Grant, ...],
+    views: tuple[Any, ...],
+    tries: preempt.Preempting,
+    desk: AdmissionDesk,
+) -> tuple[list[acts.LedgerWrite], list[dict[WorkloadId, Waiting]]]:
     """Admit over what both systems are known to hold; with one of them unknown nobody can be placed safely."""
     if not _known(world):
         which = world.kube.error or world.slurm.error
         out = Waiting(Reason.OUTAGE, f"nothing is admitted while a system cannot be read: {which}")
-        return [], {**{w.id: out for w in asked.waiting}, **asked.refused}
-    supply = capacity_supply.supplies(views, grants, now_ms=world.now_ms)
-    names = world.settings.flavors.names
-    decisions = admission.admit(asked.waiting, world.settings.tree, grants, supply, flavors=names)
-    writes: list[acts.LedgerWrite] = [acts.Reserve(placed.workload, placed.placement) for placed in decisions.admitted]
-    return writes, {**decisions.waiting, **asked.refused}
+        return [], [dict(asked.refused), {w.id: out for w in asked.waiting}]
+    writes, waits = desk.decide(world, asked.waiting, grants, views, tries)
+    return writes, [dict(asked.refused), waits]
