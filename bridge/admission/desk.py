@@ -42,6 +42,7 @@ class Desk:
         self._nodes: dict[NodeName, FlavorName] = {}
         self._marks: dict[WorkloadId, FlavorName] = {}
         self._pauses: dict[WorkloadId, int] = {}
+        self._last: tuple[tuple[Round, ...], Decisions] | None = None
 
     # Changes, one by one.
 
@@ -209,15 +210,21 @@ class Desk:
     # Deciding.
 
     def decide(self, now_ms: int) -> Decisions:
-        """Decide every waiting workload: each is in exactly one of admitted and waiting. Changes nothing."""
-        rounds = [self._decide(flavor, now_ms) for flavor in sorted(self._sections)]
-        times = [ended.next_ms for ended in rounds if ended.next_ms is not None]
-        return Decisions(
-            tuple(placed for ended in rounds for placed in ended.placed),
-            Waits([SectionWaits(ended, self._flavors) for ended in rounds]),
-            tuple(earmark for ended in rounds for earmark in ended.earmarks.values()),
-            min(times, default=None),
-        )
+        """Decide every waiting workload: each is in exactly one of admitted and waiting.
+
+        Nothing of the state changes. When nothing has changed since, the last answer is returned itself.
+        """
+        rounds = tuple(self._decide(flavor, now_ms) for flavor in sorted(self._sections))
+        if self._last is None or self._last[0] != rounds:
+            times = [ended.next_ms for ended in rounds if ended.next_ms is not None]
+            decisions = Decisions(
+                tuple(placed for ended in rounds for placed in ended.placed),
+                Waits([SectionWaits(ended, self._flavors) for ended in rounds]),
+                tuple(earmark for ended in rounds for earmark in ended.earmarks.values()),
+                min(times, default=None),
+            )
+            self._last = rounds, decisions
+        return self._last[1]
 
     def _decide(self, flavor: FlavorName, now_ms: int) -> Round:
         """Return the last pass while nothing has changed and its time has not come, else a new one."""

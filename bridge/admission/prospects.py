@@ -10,8 +10,6 @@ from bridge.workloads.reasons import Reason
 
 Numbers = dict[str, int | str]
 
-MINUTE_MS = 60_000
-
 
 def reclaiming(earmark: Earmark) -> Numbers:
     """Say when what is taken back is free at the latest."""
@@ -22,14 +20,22 @@ def reclaiming(earmark: Earmark) -> Numbers:
     }
 
 
-def numbers(section: Section, workload: Workload, shape: Shape, verdict: Verdict, now_ms: int) -> Numbers:
-    """Return `earliest_ms` or `earliest_unknown`, `holders`, and `would_start`."""
+def numbers(section: Section, workload: Workload, shape: Shape, verdict: Verdict) -> Numbers:
+    """Return `earliest_ms` or `earliest_unknown`, `holders`, and `would_start`.
+
+    An earliest start in the past: an end is overdue. Behind somebody, the earliest start is that of the one ahead.
+    """
     found: Numbers = {"would_start": _would_start(section, workload, verdict)}
-    earliest = section.earliest_ms(shape)
-    if earliest is None:
+    ahead = verdict.behind
+    earliest = section.earliest_ms(shape) if ahead is None else ahead.earliest_ms
+    if earliest is not None:
+        found["earliest_ms"] = earliest
+    elif ahead is not None:
+        found["earliest_unknown"] = (
+            f"it waits behind {ahead.workload.name or ahead.workload.id}, whose start is unknown"
+        )
+    else:
         found["earliest_unknown"] = _why_unknown(section, shape, verdict)
-    elif verdict.reason is not Reason.STARTING:
-        found["earliest_ms"] = max(earliest, now_ms)
     binding = section.balances.binding(shape.team, section.flavor, shape.gpus)
     root = section.tree.path(shape.team)[-1] if binding is None else binding.node
     if told := explain.holders(section.balances, root, section.flavor):
@@ -41,6 +47,8 @@ def _why_unknown(section: Section, shape: Shape, verdict: Verdict) -> str:
     if verdict.reason is Reason.GUARANTEE_ONLY:
         return "it depends on when work of its own team ends"
     outlooks = section.outlooks(shape)
+    if verdict.reason is Reason.STARTING:
+        return "nothing is in its way any more"
     if len(outlooks) < shape.nodes:
         return "it needs nodes that are out of service, or used by pods that the bridge does not manage"
     if not section.quota_ends(shape) or any(each.certainty > 1 for each in outlooks):
@@ -61,10 +69,9 @@ def _would_start(section: Section, workload: Workload, verdict: Verdict) -> str:
             return f"it starts when team {workload.team} holds {own - asks} {flavor} or fewer, or if it is preemptible"
         case Reason.BEHIND_GANG if verdict.behind is not None:
             first = verdict.behind.workload
-            passes = ""
-            if verdict.bound_ms is not None and verdict.bound_ms >= MINUTE_MS:
-                passes = f"; with a time limit of at most {verdict.bound_ms // MINUTE_MS} min it may pass earlier"
-            return f"it starts after {first.name or first.id}{passes}"
+            if verdict.behind.earliest_ms and not workload.endless:
+                return f"it starts after {first.name or first.id}, or earlier if it surely ends before that starts"
+            return f"it starts after {first.name or first.id}"
         case Reason.STARTING:
             return "there is room now: the next pass starts it"
         case _:

@@ -132,7 +132,7 @@ class SectionWaits(Mapping[WorkloadId, Waiting]):
                 told = explain.next_pass(workload)
             case _:
                 told = explain.capacity(workload, section.racks.supplies())
-        more = prospects.numbers(section, workload, shape, verdict, self._round.now_ms)
+        more = prospects.numbers(section, workload, shape, verdict)
         return replace(told, numbers={**told.numbers, **more})
 
     def _systems(self) -> dict[tuple[TeamName, FlavorName, System], int]:
