@@ -5,7 +5,6 @@ raises before it has changed anything here, so the draft is always whole entries
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -27,10 +26,11 @@ _NEWEST_NOTE: Final = "SELECT MAX(seq) FROM entries WHERE workload = {mark} AND 
 class Draft:
     """What one transaction will write."""
 
-    def __init__(self, connection: Connection, epoch: int, warm: Warm) -> None:
+    def __init__(self, connection: Connection, epoch: int, warm: Warm, archived: int) -> None:
         self._connection = connection
         self._mark = "?" if connection.dialect.name == "sqlite" else "%s"
         self._warm = warm
+        self._archived = archived  # the last entry that is in an archive
         self.epoch = epoch
         self.base = warm.head
         self.head = warm.head
@@ -69,8 +69,8 @@ class Draft:
         found = self.grants.get(workload, attempt)
         if found is None:
             told = "the ledger never granted it"
-            if self._warm.archived and 1 <= attempt <= self.past(workload):
-                told = f"it ended long ago and is archived (up to entry {self._warm.archived})"
+            if self._archived and 1 <= attempt <= self.past(workload):
+                told = f"it ended long ago and is archived (up to entry {self._archived})"
             raise BrokenInvariantError(f"{step} of {workload} attempt {attempt}: {told}")
         return found
 
@@ -117,7 +117,7 @@ class Draft:
     def apply(self, change: Change) -> Grant:
         """Append a step of a grant, with its consequences for balance and running time."""
         grant = change.grant
-        held = self.balances.get(grant.team, grant.flavor, grant.system.value)
+        held = self.balances.get(grant.team, grant.flavor, str(grant.system))
         balance = (held.gpus if held else 0) + change.delta
         if balance < 0:
             raise BrokenInvariantError(
@@ -182,8 +182,10 @@ class Draft:
             projection.flush(connection)
 
     def _stored_attempt(self, workload: WorkloadId) -> int:
+        if not self._warm.seen.maybe(workload):
+            return 0
         live = self._one(_NEWEST_ATTEMPT.format(table="grants", mark=self._mark), workload)
-        if live is None and self._warm.archived:
+        if live is None and self._archived:
             live = self._one(_NEWEST_ATTEMPT.format(table="carried_attempts", mark=self._mark), workload)
         return live or 0
 
@@ -195,7 +197,7 @@ class Draft:
         grant, at_ms = change.grant, change.at_ms
         span = self.open_span(grant.workload, grant.attempt) if change.step in (Step.ADJUST, Step.RELEASE) else None
         if span is not None:
-            self.spans.replace(span, replace(span, to_ms=at_ms))
+            self.spans.replace(span, Span(span.seq, span.workload, span.attempt, span.from_ms, at_ms, span.gpus))
         now = (
             Span(seq, grant.workload, grant.attempt, at_ms, None, grant.gpus)
             if grant.state is GrantState.RUNNING

@@ -55,17 +55,18 @@ class Projection(Generic[Value]):
 
         A row that is no longer as it was read was changed past the ledger, and nothing of the transaction is kept.
         """
-        table, guard = self._codec.table, self._codec.guard
+        table, dump = self._codec.table, self._codec.dump
+        (moves, moved), (guard, guarded) = self._codec.moves, self._codec.guard
         updates, inserts = [], []
         for key, value in self.changed.items():
-            before, row = self._stored[key], self._codec.dump(value)
+            before = self._stored[key]
             if before is None:
-                inserts.append(row)
+                inserts.append(dump(value))
             else:
-                updates.append((*row, *key, *self._codec.guarded(self._codec.dump(before))))
+                updates.append((*moved(value), *key, *guarded(before)))
         dialect = connection.dialect.name
         if updates:
-            done = connection.exec_driver_sql(rows.change(table, guard, dialect), updates)
+            done = connection.exec_driver_sql(rows.change(table, moves, guard, dialect), updates)
             if done.rowcount != len(updates):
                 raise BrokenInvariantError(
                     f"{table.name}: {len(updates) - done.rowcount} of {len(updates)} rows to change are not as this "

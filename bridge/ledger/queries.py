@@ -56,6 +56,13 @@ def balances(connection: Connection) -> Sequence[Balance]:
     return _load(connection, rows.BALANCES, select(schema.balances))
 
 
+def workloads(connection: Connection) -> Iterator[str]:
+    """Return every workload that was ever granted, archived ones too."""
+    for table in (schema.grants, schema.carried_attempts):
+        query = select(table.c.workload)
+        yield from connection.execute(query, execution_options={"yield_per": _CHUNK}).scalars()
+
+
 def open_spans(connection: Connection) -> Sequence[Span]:
     """Return the spans that have not ended."""
     return _load(connection, rows.SPANS, select(schema.spans).where(schema.spans.c.to_ms.is_(None)))

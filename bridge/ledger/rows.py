@@ -25,23 +25,17 @@ _DIGEST: Final = -1  # the journal's last column
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[Value]):
-    """How values of one kind are kept in one table. `guard`: columns that must be as they were when one is changed."""
+    """How values of one kind are kept in one table.
+
+    `moves`: the columns that a change may change, with their values; `guard`: columns that must still be as they were.
+    """
 
     table: Table
     dump: Callable[[Value], tuple[Any, ...]]
     load: Callable[[Row], Value]
     key: Callable[[Value], tuple[Any, ...]]
-    guard: tuple[str, ...] = ()
-
-    def guarded(self, row: Row) -> tuple[Any, ...]:
-        """Return the guard's values in a row."""
-        return tuple(row[index] for index in self.guard_at)
-
-    @property
-    def guard_at(self) -> tuple[int, ...]:
-        """Return where the guard's columns stand."""
-        names = [column.name for column in self.table.columns]
-        return tuple(names.index(name) for name in self.guard)
+    moves: tuple[tuple[str, ...], Callable[[Value], tuple[Any, ...]]]
+    guard: tuple[tuple[str, ...], Callable[[Value], tuple[Any, ...]]] = ((), lambda _: ())
 
 
 # --- the journal -------------------------------------------------------------------------------------------------
@@ -59,7 +53,7 @@ def dump_entry(entry: Entry, transfer: str, head: Head) -> tuple[Any, ...]:
         entry.attempt,
         entry.team,
         entry.flavor,
-        None if entry.system is None else entry.system.value,
+        None if entry.system is None else str(entry.system),  # an enum's str is its text, and quicker than .value
         entry.gpus,
         to_json(entry.detail),
     )
@@ -114,10 +108,10 @@ def insertion(table: Table, dialect: str) -> str:
 
 
 @cache
-def change(table: Table, guard: tuple[str, ...], dialect: str) -> str:
-    """Return the UPDATE that takes a whole row, then the key, then what the guard's columns must be."""
+def change(table: Table, moves: tuple[str, ...], guard: tuple[str, ...], dialect: str) -> str:
+    """Return the UPDATE that takes what moves, then the key, then what the guard's columns must be."""
     mark = _mark(dialect)
-    sets = ", ".join(f'"{column.name}" = {mark}' for column in table.columns)
+    sets = ", ".join(f'"{name}" = {mark}' for name in moves)
     names = [*(column.name for column in table.primary_key), *guard]
     wheres = " AND ".join(f'"{name}" = {mark}' for name in names)
     return f'UPDATE "{table.name}" SET {sets} WHERE {wheres}'  # noqa: S608  # names of our own tables
@@ -169,9 +163,9 @@ def _dump_grant(grant: Grant) -> tuple[Any, ...]:
         grant.attempt,
         grant.team,
         grant.flavor,
-        grant.system.value,
+        str(grant.system),
         grant.gpus,
-        grant.state.value,
+        str(grant.state),
         to_json(dict(grant.placement)),
         grant.user,
         grant.name,
@@ -190,7 +184,7 @@ def _load_grant(row: Row) -> Grant:
 
 
 def _dump_balance(balance: Balance) -> tuple[Any, ...]:
-    return (balance.team, balance.flavor, balance.system.value, balance.gpus)
+    return (balance.team, balance.flavor, str(balance.system), balance.gpus)
 
 
 def _load_balance(row: Row) -> Balance:
@@ -222,20 +216,52 @@ def _plain(table: Table) -> Callable[[Any], tuple[Any, ...]]:
 
 
 GRANTS: Final = Codec(
-    schema.grants, _dump_grant, _load_grant, lambda grant: (grant.workload, grant.attempt), guard=("state", "gpus")
-)
+    schema.grants,
+    _dump_grant,
+    _load_grant,
+    lambda grant: (grant.workload, grant.attempt),
+    moves=(
+        ("gpus", "state", "placement", "running_ms", "ended_ms", "note"),
+        lambda grant: (
+            grant.gpus, str(grant.state), to_json(grant.placement), grant.running_ms, grant.ended_ms, grant.note,
+        ),
+    ),
+    guard=(("state", "gpus"), lambda grant: (str(grant.state), grant.gpus)),
+)  # fmt: skip
 BALANCES: Final = Codec(
     schema.balances,
     _dump_balance,
     _load_balance,
-    lambda balance: (balance.team, balance.flavor, balance.system.value),
-    guard=("gpus",),
+    lambda balance: (balance.team, balance.flavor, str(balance.system)),
+    moves=(("gpus",), lambda balance: (balance.gpus,)),
+    guard=(("gpus",), lambda balance: (balance.gpus,)),
 )
-INTENTS: Final = Codec(schema.intents, _dump_intent, _load_intent, lambda intent: (intent.id,))
-SPANS: Final[Codec[Span]] = Codec(schema.spans, _plain(schema.spans), lambda row: Span(*row), lambda span: (span.seq,))
+INTENTS: Final = Codec(
+    schema.intents,
+    _dump_intent,
+    _load_intent,
+    lambda intent: (intent.id,),
+    moves=(("settled_ms", "outcome"), lambda intent: (intent.settled_ms, intent.outcome)),
+)
+SPANS: Final[Codec[Span]] = Codec(
+    schema.spans,
+    _plain(schema.spans),
+    lambda row: Span(*row),
+    lambda span: (span.seq,),
+    moves=(("to_ms",), lambda span: (span.to_ms,)),
+)
+_amounts: Final = tuple(column.name for column in schema.node_capacity.columns if not column.primary_key)
 CAPACITY: Final[Codec[CapacityRow]] = Codec(
-    schema.node_capacity, _plain(schema.node_capacity), lambda row: CapacityRow(*row), lambda row: (row.node,)
+    schema.node_capacity,
+    _plain(schema.node_capacity),
+    lambda row: CapacityRow(*row),
+    lambda row: (row.node,),
+    moves=(_amounts, attrgetter(*_amounts)),
 )
 EPOCHS: Final[Codec[Epoch]] = Codec(
-    schema.epochs, _plain(schema.epochs), lambda row: Epoch(*row), lambda epoch: (epoch.epoch,)
+    schema.epochs,
+    _plain(schema.epochs),
+    lambda row: Epoch(*row),
+    lambda epoch: (epoch.epoch,),
+    moves=(("holder", "at_ms"), lambda epoch: (epoch.holder, epoch.at_ms)),
 )

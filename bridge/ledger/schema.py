@@ -177,10 +177,7 @@ carried_usage = Table(
 )
 
 _LAST: Final = "(SELECT COALESCE(MAX(seq), 0) FROM {})"
-_NEXT: Final = (
-    "(SELECT MAX(seq) + 1 FROM (SELECT MAX(seq) AS seq FROM entries "
-    "UNION ALL SELECT MAX(seq) FROM checkpoints UNION ALL SELECT 0) AS known)"
-)
+_NEXT: Final = "COALESCE((SELECT MAX(seq) FROM entries), (SELECT MAX(seq) FROM checkpoints), 0) + 1"
 
 TRIGGERS: Final = {
     "entries_no_update": ("UPDATE", "entries", "1 = 1", "an entry is never changed"),

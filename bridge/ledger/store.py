@@ -109,7 +109,8 @@ class Store:
         try:
             self._writing = connection
             with self._translated(verb):
-                draft = Draft(connection, leader.epoch, self.shelf.at(connection, head))
+                archived = last_checkpoint(connection)
+                draft = Draft(connection, leader.epoch, self.shelf.at(connection, head), archived)
             with self._translated(verb):
                 yield draft
             if draft.pending:
@@ -283,6 +284,11 @@ def newest_head(connection: Connection) -> Head:
         query = select(column.seq, column.digest).order_by(column.seq.desc()).limit(1)
         newest = connection.execute(query).one_or_none()
     return Head() if newest is None else Head(*newest)
+
+
+def last_checkpoint(connection: Connection) -> int:
+    """Return the last entry that is in an archive, 0 when none is."""
+    return connection.exec_driver_sql("SELECT MAX(seq) FROM checkpoints").scalar() or 0
 
 
 def _no_fault(_site: str) -> None:

@@ -5,7 +5,7 @@ once, by release or void, whole. Nothing is clamped: what does not fit is refuse
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bridge.errors import BrokenInvariantError, ConflictError, InvalidInputError
@@ -73,13 +73,8 @@ def run(grant: Grant, gpus: int, placement: Mapping[NodeName, int], at_ms: int) 
     if grant.state is not GrantState.RESERVED:
         raise BrokenInvariantError(f"run of {_named(grant)}: it is {grant.state}, and never ran")
     _check_time(grant, at_ms)
-    after = replace(
-        grant,
-        state=GrantState.RUNNING,
-        gpus=_charge(grant, gpus),
-        placement=_placement(grant.workload, placement),
-        running_ms=at_ms,
-    )
+    placed = _placement(grant.workload, placement)
+    after = _moved(grant, GrantState.RUNNING, gpus=_charge(grant, gpus), placement=placed, running_ms=at_ms)
     return Change(Step.RUN, at_ms, after, gpus - grant.gpus, {"placement": after.placement})
 
 
@@ -96,7 +91,8 @@ def adjust(
     if gpus == grant.gpus and dict(placement) == dict(grant.placement):
         return None
     _check_not_before(Step.ADJUST, grant, at_ms, since_ms)
-    after = replace(grant, gpus=gpus, placement=_placement(grant.workload, placement))
+    placed = _placement(grant.workload, placement)
+    after = _moved(grant, grant.state, gpus=gpus, placement=placed, running_ms=grant.running_ms)
     return Change(Step.ADJUST, at_ms, after, gpus - grant.gpus, {"gpus": gpus, "placement": after.placement})
 
 
@@ -183,8 +179,46 @@ def _grant(
 
 
 def _ended(step: Step, grant: Grant, state: GrantState, at_ms: int, note: str) -> Change:
-    after = replace(grant, state=state, ended_ms=at_ms, note=note or grant.note)
+    after = _moved(
+        grant,
+        state,
+        gpus=grant.gpus,
+        placement=grant.placement,
+        running_ms=grant.running_ms,
+        ended_ms=at_ms,
+        note=note or grant.note,
+    )
     return Change(step, at_ms, after, -grant.gpus, {"note": note})
+
+
+def _moved(
+    grant: Grant,
+    state: GrantState,
+    *,
+    gpus: int,
+    placement: Mapping[NodeName, int],
+    running_ms: int | None,
+    ended_ms: int | None = None,
+    note: str | None = None,
+) -> Grant:
+    """Return a grant with what a step can move; dataclasses.replace takes four times as long."""
+    return Grant(
+        grant.workload,
+        grant.attempt,
+        grant.team,
+        grant.flavor,
+        grant.system,
+        gpus,
+        state,
+        placement,
+        grant.user,
+        grant.name,
+        grant.submitted_ms,
+        grant.reserved_ms,
+        running_ms,
+        ended_ms,
+        grant.note if note is None else note,
+    )
 
 
 def _named(grant: Grant) -> str:

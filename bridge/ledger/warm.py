@@ -5,18 +5,48 @@ this is exact. After any other entry, of whoever wrote it, everything here is dr
 """
 
 import threading
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sortedcontainers import SortedDict
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from bridge.ledger import queries, rows, schema
+from bridge.ledger import queries, rows
 from bridge.ledger.model import Balance, Head, Span
 from bridge.ledger.port import CapacityRow, Intent
 from bridge.workloads.model import Grant, WorkloadId
 
 Key = tuple[Any, ...]
+
+
+class Seen:
+    """Which workloads may have been granted before: never a wrong no. Eight bytes for each.
+
+    It spares the search in the database for the many workloads that are new.
+    """
+
+    _UNSORTED: Final = 65_536
+
+    def __init__(self, workloads: Iterable[str]) -> None:
+        self._old = array("q", sorted({hash(workload) for workload in workloads}))
+        self._new: set[int] = set()
+
+    def maybe(self, workload: str) -> bool:
+        """Return False when a workload was surely never granted."""
+        value = hash(workload)
+        if value in self._new:
+            return True
+        at = bisect_left(self._old, value)
+        return at < len(self._old) and self._old[at] == value
+
+    def add(self, workload: str) -> None:
+        """Remember a workload."""
+        self._new.add(hash(workload))
+        if len(self._new) > self._UNSORTED:
+            self._old = array("q", sorted({*self._old, *self._new}))
+            self._new = set()
 
 
 class Warm:
@@ -30,7 +60,7 @@ class Warm:
         self.balances: Mapping[Key, Balance] = {}
         self.capacity: Mapping[Key, CapacityRow] = {}
         self.intents: dict[Key, Intent] = {}  # open ones
-        self.archived = connection.scalar(select(func.max(schema.checkpoints.c.seq))) or 0
+        self.seen = Seen(queries.workloads(connection))
         self._in_order: SortedDict[Key, Grant] = SortedDict()
         self._told: Sequence[Grant] | None = None
         self._balances = {rows.BALANCES.key(row): row for row in queries.balances(connection)}
@@ -72,6 +102,7 @@ class Warm:
         for grant in changed:
             self._told = None
             key, place = (grant.workload, grant.attempt), _place(grant)
+            self.seen.add(grant.workload)
             if grant.holds:
                 self.grants[key] = grant
                 self.attempts[grant.workload] = grant.attempt

@@ -9,10 +9,7 @@ down_revision = "1"
 _MS = sa.BigInteger()
 _SEQ = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-_NEXT = (
-    "(SELECT MAX(seq) + 1 FROM (SELECT MAX(seq) AS seq FROM entries "
-    "UNION ALL SELECT MAX(seq) FROM checkpoints UNION ALL SELECT 0) AS known)"
-)
+_NEXT = "COALESCE((SELECT MAX(seq) FROM entries), (SELECT MAX(seq) FROM checkpoints), 0) + 1"
 _REFUSALS = {
     "entries_no_update": ("UPDATE", "entries", "1 = 1", "an entry is never changed"),
     "entries_no_delete": (
