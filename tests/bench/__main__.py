@@ -97,7 +97,7 @@ def alone(part: str, share: int, folder: Path) -> int:
 
 def _standing(share: int, folder: Path) -> dict[str, Any]:
     groups = max(1, 50 // share)
-    full = fleet(groups=groups, teams=20, per_team=100, guarantee=40, nodes=5_000 // share)
+    full = fleet(groups=groups, teams=20, per_team=100, guarantee=40, nodes=5_000 // share, ranked=False)
     return standing.measure(full, folder, waiting=50_000 // share, cycles=CYCLES)
 
 

@@ -59,14 +59,19 @@ class Fleet:
     arrivals: tuple[Arrival, ...]
 
 
-def fleet(*, groups: int, teams: int, per_team: int, guarantee: int, nodes: int | None = None) -> Fleet:
-    """Return `groups` groups of `teams` teams; as many nodes as the guarantees need, unless told otherwise."""
+def fleet(
+    *, groups: int, teams: int, per_team: int, guarantee: int, nodes: int | None = None, ranked: bool = True
+) -> Fleet:
+    """Return `groups` groups of `teams` teams; as many nodes as the guarantees need, unless told otherwise.
+
+    `ranked`: each kind has its priority; else all are equal and their age decides.
+    """
     specs = list(_specs(groups, teams, guarantee))
     count = -(-groups * teams * guarantee // GPUS_PER_NODE) if nodes is None else nodes
     supply = tuple(NodeSupply(NodeName(f"n{at:05}"), FLAVOR, GPUS_PER_NODE) for at in range(count))
     leaves = [spec.name for spec in specs if spec.parent is not None]
     chance = random.Random(SEED)
-    found = [arrival for team in leaves for arrival in _demand(team, per_team, chance)]
+    found = [arrival for team in leaves for arrival in _demand(team, per_team, chance, ranked=ranked)]
     found.sort(key=lambda arrival: (arrival.workload.submitted_ms, arrival.workload.id))
     return Fleet(Tree.build(specs), supply, tuple(found))
 
@@ -80,7 +85,7 @@ def _specs(groups: int, teams: int, guarantee: int) -> Iterator[TeamSpec]:
             yield TeamSpec(TeamName(f"{root}-t{team:02}"), root, quotas={FLAVOR: quota})
 
 
-def _demand(team: TeamName, per_team: int, chance: random.Random) -> Iterator[Arrival]:
+def _demand(team: TeamName, per_team: int, chance: random.Random, *, ranked: bool) -> Iterator[Arrival]:
     """Return a team's workloads: each kind arrives on its own clock, as Kueue's generator makes them."""
     for number, kind in enumerate(KINDS):
         for at in range(per_team * kind.of_500 // 500):
@@ -93,7 +98,7 @@ def _demand(team: TeamName, per_team: int, chance: random.Random) -> Iterator[Ar
                 nodes=kind.nodes,
                 gpus_per_node=kind.gpus_per_node,
                 submitted_ms=(at + 1) * kind.every_ms,
-                priority=kind.priority,
+                priority=kind.priority if ranked else 0,
                 user="bench",
                 name=f"kind-{number}",
                 time_limit_s=None if pod else chance.choice(_LIMITS_S),

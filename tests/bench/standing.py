@@ -4,6 +4,7 @@ The desk is brought up to date as the controller does it, from whole snapshots o
 there are: what has not changed is the same object as before.
 """
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any, Final
 
 from bridge.admission.decisions import Decisions
 from bridge.admission.model import Policy
-from bridge.workloads.model import Workload, WorkloadId
+from bridge.workloads.model import WorkloadId
 from tests.bench.figures import Cycles, peak_mb
-from tests.bench.fleets import SEED, Arrival, Fleet
+from tests.bench.fleets import SEED, Fleet
 from tests.bench.platform import TICK_MS, Platform
 
-CHANGES: Final = 100
-"""Changes of each changed cycle: a third each of ends, of new workloads and of withdrawn ones."""
+ENDED: Final = 33
+WITHDRAWN: Final = 17
+SUBMITTED: Final = 50
+"""The 100 changes of a changed cycle. What ends makes way for about as many, so the queue keeps its length."""
 
 
 class Standing:
@@ -26,7 +29,8 @@ class Standing:
     def __init__(self, fleet: Fleet, folder: Path, waiting: int) -> None:
         self.platform = Platform(fleet, Policy(), folder)
         self._nodes = fleet.nodes
-        self._spare = iter(fleet.arrivals)
+        self._spare = itertools.cycle(fleet.arrivals)
+        self._number = itertools.count()
         self._chance = random.Random(SEED)
         self._waiting = waiting
         self.fills = Cycles()
@@ -50,17 +54,17 @@ class Standing:
     def change(self) -> list[WorkloadId]:
         """Make 100 changes; return which workloads end."""
         running = sorted(name for name, held in self.platform.holdings.items() if held.grant.running_ms is not None)
-        ending = self._chance.sample(running, CHANGES // 3)
-        for name in self._chance.sample(sorted(self.platform.waiting), CHANGES // 3):
+        ending = self._chance.sample(running, ENDED)
+        for name in self._chance.sample(sorted(self.platform.waiting), WITHDRAWN):
             self.platform.waiting.pop(name)
-        for _ in range(CHANGES - 2 * (CHANGES // 3)):
+        for _ in range(SUBMITTED):
             self._submit()
         return ending
 
     def _submit(self) -> None:
-        arrival: Arrival = next(self._spare)
-        workload: Workload = replace(arrival.workload, submitted_ms=self.platform.clock.at_ms)
-        self.platform.waiting[workload.id] = workload
+        like = next(self._spare).workload
+        name = WorkloadId(f"{like.id}-{next(self._number)}")
+        self.platform.waiting[name] = replace(like, id=name, submitted_ms=self.platform.clock.at_ms)
 
     def cycle(self, ended: list[WorkloadId]) -> Decisions:
         """One cycle after changes."""
