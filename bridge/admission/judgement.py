@@ -26,6 +26,7 @@ class Verdict(NamedTuple):
     behind: Keeper | None = None  # for whom what it needs is kept
     closed: frozenset[NodeName] = NOWHERE  # nodes kept for others
     bound_ms: int | None = None  # a workload of this shape could still pass with a time limit of at most this
+    passes_ms: int | None = None  # until then it ends before somebody's earliest start
 
 
 def judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[Keeper], now_ms: int) -> Verdict:
@@ -69,6 +70,19 @@ def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence
     limit = limit_ms(workload)
     kept = [each for each in keepers if each.binds(within=within)]
     ahead = [each for each in kept if not each.passed_by(limit, now_ms)] if limit is not None else kept
+    verdict = _beside(section, shape, ahead, available, within=within)
+    if verdict.placement is None and len(ahead) < len(kept):
+        passed = [
+            each.earliest_ms - (limit or 0) for each in kept if each not in ahead and each.earliest_ms is not None
+        ]
+        verdict = verdict._replace(passes_ms=min(passed))
+    if verdict.behind is not None:
+        verdict = verdict._replace(bound_ms=_bound_ms(section, shape, ahead, now_ms))
+    return verdict
+
+
+def _beside(section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, *, within: bool) -> Verdict:
+    """Judge what quota admits beside all that is kept for those ahead."""
     closed = frozenset[NodeName]().union(*(each.nodes for each in ahead))
     behind = _short_of_quota(section, shape, ahead, available)
     if behind is None:
@@ -79,7 +93,7 @@ def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence
         if unhindered is None:
             return Verdict(Reason.CAPACITY, within, closed=closed)
         behind = next(each for each in ahead if each.nodes & unhindered.keys())
-    return Verdict(Reason.BEHIND_GANG, within, None, behind, closed, _bound_ms(section, shape, ahead, now_ms))
+    return Verdict(Reason.BEHIND_GANG, within, None, behind, closed)
 
 
 def _short_of_quota(section: Section, shape: Shape, ahead: Sequence[Keeper], available: int) -> Keeper | None:

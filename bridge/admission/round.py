@@ -124,6 +124,8 @@ class Round:
     def _decide(self, workload: Workload, shape: Shape, line: Line) -> None:
         section = self.section
         verdict = judge(section, workload, shape, self.keepers, self.now_ms)
+        if verdict.passes_ms is not None:
+            self._wake(verdict.passes_ms + 1)
         if verdict.placement is not None:
             drains = section.racks.drains(verdict.placement, shape.share)
             placed = Placed(workload, verdict.placement, drains)

@@ -102,7 +102,7 @@ class World:
         parts = [list(part.values()) for part in (self.waiting, self.holdings, self.nodes, self.earmarks)]
         for part in parts:
             if rng is not None:
-                rng.shuffle(part)  # type: ignore[arg-type]
+                rng.shuffle(part)
         waiting, holdings, nodes, earmarks = parts
         desk.sync(waiting=waiting, holdings=holdings, nodes=nodes, earmarks=earmarks)  # type: ignore[arg-type]
         return desk
