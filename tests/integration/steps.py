@@ -19,6 +19,8 @@ from tests.integration.setting import NAMESPACE, batch_job
 
 Conditions = Iterator[tuple[str, Callable[[], bool]]]
 TEAM: Final = "vision"
+_BRIEF: Final = "#!/bin/sh\nsleep 1.1\n"
+_DONE: Final = "COMPLETED"
 LEASE: Final = (port.LEASES, wellknown.LEASE_NAME, wellknown.NAMESPACE)
 OBJECTS: Final = (
     (port.CONFIGMAPS, "slurm-config", NAMESPACE),
@@ -117,6 +119,44 @@ def cancel_by_api(box: BridgeBox, work: Work) -> Conditions:
     # A caller whose answer was lost asks again; asking twice cancels once.
     yield "the cancel is taken", partial(cancel_taken, box, work.job_ids[0])
     yield "Slurm has ended it", lambda: states(box, work) == {"CANCELLED"}
+
+
+def taken_back(box: BridgeBox, work: Work) -> Conditions:
+    """Lend vision 4 of nlp's GPUs; bob asks for a whole node: alice's borrowing job is signalled and put back."""
+    grace = {"spec": {"preemption": {"grace": "2s"}}}
+    box.kube.gateway().patch(port.TEAMS, TEAM, grace)
+    whole, lent = f"{work.name}-w", f"{work.name}-l"
+    submit = partial(box.slurm.submitted, "alice", "--account=vision", "--output=/dev/null")
+    work.job_ids = [submit("--gres=gpu:8", script=f"#!/bin/sh\n{waiting_script(whole)}")]
+    yield "the whole node is alice's", lambda: len(box.runs(whole)) == 1
+    signalled = f"#!/bin/sh\ntrap '' USR1\n{waiting_script(lent)}"
+    work.job_ids.append(submit("--gres=gpu:4", "--signal=B:USR1@60", script=signalled))
+    work.scripts, work.intervals = {whole: 1, lent: 2}, [1, 1, 2]
+    yield "what is lent is in use", lambda: len(box.runs(lent)) == 1
+    asking = box.slurm.submitted("bob", "--account=nlp", "--output=/dev/null", "--gres=gpu:8", script=_BRIEF)
+    work.job_ids.append(asking)
+    yield "bob's job has run", lambda: [j["JobState"] for j in of_work(box, work) if j["JobId"] == asking] == [_DONE]
+    yield "alice's runs again", lambda: len(box.runs(lent)) == 2
+    box.let_go(whole)
+    box.let_go(lent)
+    yield "all have ended", lambda: states(box, work) == {_DONE}
+
+
+def evicted(box: BridgeBox, work: Work) -> Conditions:
+    """Lend vision's pods 4 of nlp's GPUs; bob asks for a whole node: the borrowing pod is evicted."""
+    alice = box.kube.gateway("alice")
+    whole, lent = f"{work.name}-w", f"{work.name}-l"
+    alice.create(port.PODS, kubebox.pod(whole, gpus=8), namespace=TEAM)
+    yield "the whole node is alice's", lambda: charged(box, whole)
+    alice.create(port.PODS, kubebox.pod(lent, gpus=4), namespace=TEAM)
+    yield "what is lent is in use", lambda: charged(box, lent)
+    work.job_ids = [box.slurm.submitted("bob", "--account=nlp", "--output=/dev/null", "--gres=gpu:8", script=_BRIEF)]
+    work.intervals = [1, 1, 1]
+    yield "the borrowing pod is gone", lambda: gone(box, port.PODS, lent)
+    yield "bob's job has run", lambda: states(box, work) == {_DONE}
+    assert exists(box, port.PODS, whole, TEAM), "the pod within the guarantee stays"
+    alice.delete(port.PODS, whole, namespace=TEAM)
+    yield "the other pod is gone", lambda: gone(box, port.PODS, whole)
 
 
 def cordon(box: BridgeBox, _: Work) -> Conditions:

@@ -41,6 +41,8 @@ BY_STEP: Final[dict[Step, tuple[tuple[str, ...], ...]]] = {
     steps.retried: (("slurm.retry",),),
     steps.suspended: (("slurm.requeue",),),
     steps.cancel_by_api: (("ledger.intend",),),
+    steps.taken_back: (("slurm.signal",),),
+    steps.evicted: (("kube.post.eviction",),),
     steps.cordon: (("slurm.undrain",),),
     steps.foreign: (("kube.patch.nodes",),),
     steps.restart: (
