@@ -48,6 +48,9 @@ class Share:
     listed: bool = False
 
 
+NOTHING = Share()
+
+
 class Tree:
     """A valid quota tree (or several: each team without a parent is a root). Never changes."""
 
@@ -63,6 +66,7 @@ class Tree:
                 order.append(name)
         self.flavors = frozenset(flavor for spec in self._specs.values() for flavor in spec.quotas)
         self._shares: dict[Key, Share] = {}
+        self._ascents: dict[Key, tuple[tuple[Key, Share], ...]] = {}
         for name in reversed(self._paths):
             for flavor in self.flavors:
                 self._shares[name, flavor] = self._share(name, flavor)
@@ -113,7 +117,14 @@ class Tree:
 
     def share(self, team: TeamName, flavor: FlavorName) -> Share:
         """Return the node's numbers; all zero for a flavor that nobody in the tree lists."""
-        return self._shares.get((team, flavor), Share())
+        return self._shares.get((team, flavor), NOTHING)
+
+    def ascent(self, team: TeamName, flavor: FlavorName) -> tuple[tuple[Key, Share], ...]:
+        """Return the path up to the root as keys of one flavor, each with its numbers."""
+        key = (team, flavor)
+        if key not in self._ascents:
+            self._ascents[key] = tuple(((node, flavor), self.share(node, flavor)) for node in self._paths[team])
+        return self._ascents[key]
 
     def opens(self, team: TeamName, flavor: FlavorName) -> bool:
         """Return whether the team lists the flavor, with a guarantee of 0 or more."""
@@ -202,10 +213,19 @@ class Balances:
 
     def available(self, team: TeamName, flavor: FlavorName) -> int:
         """Most that the team may be granted now; 0 when the flavor is not open to it, negative when it is over."""
-        if not self.tree.opens(team, flavor):
+        ascent = self.tree.ascent(team, flavor)
+        if not ascent[0][1].listed:
             return 0
-        rooms = [bound.room for bound in self._limits(team, flavor)]
-        return min([*rooms, self._pool_room(team, flavor)])
+        total, reached = self._total, self._reached
+        pool, least, root = 0, None, ascent[-1][1]
+        for key, share in ascent:
+            if share.limit is not None:
+                room = share.limit - total.get(key, 0)
+                least = room if least is None or room < least else least
+            if share is not root:
+                pool += max(0, share.local - reached.get(key, 0))
+        pool += root.pool - reached.get(ascent[-1][0], 0)
+        return pool if least is None or pool < least else least
 
     def ceiling(self, team: TeamName, flavor: FlavorName) -> int:
         """Most that the team could ever hold, were everyone else idle."""
@@ -228,14 +248,12 @@ class Balances:
         return twin
 
     def _move(self, team: TeamName, flavor: FlavorName, gpus: int) -> None:
+        total, reached, spill = self._total, self._reached, gpus
         self._direct[team, flavor] = self.used(team, flavor) + gpus
-        spill = gpus
-        for node in self.tree.path(team):
-            key = (node, flavor)
-            local = self.tree.share(node, flavor).local
-            before = self._reached.get(key, 0)
-            self._total[key] = self._total.get(key, 0) + gpus
-            self._reached[key] = before + spill
+        for key, share in self.tree.ascent(team, flavor):
+            before, local = reached.get(key, 0), share.local
+            total[key] = total.get(key, 0) + gpus
+            reached[key] = before + spill
             spill = max(0, before + spill - local) - max(0, before - local)
 
     def _limits(self, team: TeamName, flavor: FlavorName) -> list[Binding]:
