@@ -17,6 +17,7 @@ from bridge.errors import (
     StaleLeaderError,
 )
 from bridge.ledger import journal
+from bridge.ledger.memory import MemoryLedger
 from bridge.ledger.port import CapacityRow, Intent, Ledger, Usage
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import GrantState, System, WorkloadId
@@ -29,7 +30,7 @@ ROW = CapacityRow(
 )
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite-file", "sqlite-memory", "postgresql"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     """Return an empty ledger that leads in epoch 1; it must still add up when the test is over."""
     if request.param == "postgresql":
@@ -37,7 +38,8 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
         url = box.url(f"ledger_{uuid.uuid4().hex[:12]}")
     else:
         url = "sqlite://" if request.param == "sqlite-memory" else f"sqlite:///{tmp_path / 'ledger.db'}"
-    opened: Ledger = journal.open_ledger(url, FakeClock(T0))
+    clock = FakeClock(T0)
+    opened: Ledger = MemoryLedger(clock) if request.param == "memory" else journal.open_ledger(url, clock)
     opened.open_epoch(1, "one")
     yield opened
     assert opened.verify() == ()
