@@ -1,0 +1,106 @@
+"""Mutations of the ledger."""
+
+from tests.property.mutants.mutation import Mutation
+
+TRANSFERS = "bridge.ledger.transfers"
+DRAFT = "bridge.ledger.draft"
+FENCING = "bridge.ledger.fencing"
+HISTORY = "bridge.ledger.history"
+JOURNAL = ("tests/property/test_ledger_journal.py",)
+INTEGRAL = ("tests/property/test_ledger_history.py",)
+
+MUTATIONS = (
+    Mutation(
+        "charges-a-second-time",
+        "Q3",
+        TRANSFERS,
+        """    if latest is not None and latest.holds:
+        return None
+    placed =""",
+        """    if latest is not None and latest.holds and latest.state is GrantState.RUNNING:
+        return None
+    placed =""",
+        "a repeated reserve makes a second hold",
+        JOURNAL,
+    ),
+    Mutation(
+        "releases-twice",
+        "Q3",
+        TRANSFERS,
+        """    if grant.state is GrantState.RELEASED:
+        return None
+""",
+        "",
+        "a repeated release credits again",
+        JOURNAL,
+    ),
+    Mutation(
+        "a-stale-leader-may-write",
+        "Q3",
+        FENCING,
+        """    if (newest.epoch, newest.holder) != (leader.epoch, leader.holder):
+        raise StaleLeaderError(
+            f"{verb}: epoch {leader.epoch} of {leader.holder} is over""",
+        """    if newest.epoch < leader.epoch:
+        raise StaleLeaderError(
+            f"{verb}: epoch {leader.epoch} of {leader.holder} is over""",
+        "who lost the lead goes on writing",
+        JOURNAL,
+    ),
+    Mutation(
+        "writes-an-entry-without-its-consequence",
+        "Q4",
+        DRAFT,
+        "(self.grants, self.spans, self.balances, self.capacity, self.intents, self.epochs)",
+        "(self.grants, self.balances, self.capacity, self.intents, self.epochs)",
+        "the running time is not what a replay gives",
+        JOURNAL,
+    ),
+    Mutation(
+        "balance-misses-what-is-given-back",
+        "Q4",
+        DRAFT,
+        "        if change.delta:\n",
+        "        if change.delta > 0:\n",
+        "the balance is not what a replay gives",
+        JOURNAL,
+    ),
+    Mutation(
+        "void-takes-back-what-ran",
+        "Q7",
+        TRANSFERS,
+        """    if grant.state is not GrantState.RESERVED:
+        raise BrokenInvariantError(f"void of""",
+        """    if not grant.holds:
+        raise BrokenInvariantError(f"void of""",
+        "a running attempt is voided as if it never ran",
+        JOURNAL,
+    ),
+    Mutation(
+        "a-release-keeps-one",
+        "Q8",
+        TRANSFERS,
+        "return Change(step, at_ms, after, -grant.gpus, {",
+        "return Change(step, at_ms, after, 1 - grant.gpus, {",
+        "one device is lost with every release",
+        JOURNAL,
+    ),
+    Mutation(
+        "history-counts-in-seconds",
+        "Q8",
+        HISTORY,
+        "gpu_ms = span.gpus * (end_ms - max(span.from_ms, from_ms))",
+        "gpu_ms = span.gpus * ((end_ms - max(span.from_ms, from_ms)) // 1000) * 1000",
+        "short runs are rounded away",
+        INTEGRAL,
+    ),
+    Mutation(
+        "history-counts-cuts-twice",
+        "Q17",
+        HISTORY,
+        "end_ms = to_ms if span.to_ms is None else min(span.to_ms, to_ms)",
+        "end_ms = to_ms + 1 if span.to_ms is None else min(span.to_ms, to_ms + 1)",
+        "the sum depends on how many windows are asked for",
+        INTEGRAL,
+    ),
+)
