@@ -105,10 +105,33 @@ def draw(rng: random.Random, *, holdings: int = 6, priorities: int = 2) -> World
     return World(tuple(specs), _policy(rng, names), tuple(nodes), tuple(held), workload)
 
 
+def lent_out(rng: random.Random) -> World:
+    """Draw a full platform: an owner's whole guarantee is lent to teams that have none, in both systems."""
+    nodes = [NodeSupply(NodeName(f"n{i}"), FLAVOR, 4) for i in range(rng.randint(2, 6))]
+    total = sum(node.total for node in nodes)
+    own = rng.randint(1, total)
+    names = [TeamName(f"t{i}") for i in range(rng.randint(1, 4))]
+    specs = [
+        TeamSpec(TeamName("org"), None, quotas={FLAVOR: Quota(total)}),
+        TeamSpec(TeamName("owner"), TeamName("org"), quotas={FLAVOR: Quota(own)}),
+        *(TeamSpec(name, TeamName("org"), weight=rng.randrange(3), quotas={FLAVOR: Quota(0)}) for name in names),
+    ]
+    held: list[Holding] = []
+    for index in range(40):
+        if grant := _grant(rng, index, names, nodes, held):
+            held.append(Holding(grant, priority=rng.randrange(3)))
+    count = rng.choice([1, 1, 2])
+    gpus = rng.randint(1, 4)
+    if own < gpus * count:
+        count, gpus = 1, min(own, 4)
+    workload = Workload(WorkloadId("w"), rng.choice(list(System)), TeamName("owner"), FLAVOR, count, gpus, 0)
+    return World(tuple(specs), Policy(), tuple(nodes), tuple(held), workload)
+
+
 def _specs(rng: random.Random) -> list[TeamSpec]:
     later = [None if rng.random() < 0.15 else rng.randrange(index) for index in range(1, rng.randint(2, 7))]
     parents: list[int | None] = [None, *later]
-    own = [rng.choice([0, 0, 2, 4, 4, 6]) for _ in parents]
+    own = [rng.choice([0, 0, 1, 2, 3, 4, 4, 6]) for _ in parents]
     for index in reversed(range(len(parents))):
         above = parents[index]
         if above is not None:
