@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge import wellknown
 from bridge.errors import InvalidInputError
+from bridge.ledger import decay
 
 PREFIX = "SBRIDGE_"
 
@@ -29,6 +30,7 @@ class Config(BaseModel):
     poll_ms: Annotated[int, Field(ge=20, le=1000)] = 150  # slurmctld is asked at least this often
     busy_poll_ms: Annotated[int, Field(ge=20, le=1000)] = 60  # and this often while granted work is on its way
     lease_s: Annotated[int, Field(ge=3, le=120)] = 15
+    fairshare_half_life: str = decay.DEFAULT_HALF_LIFE  # use so long ago counts half
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     fault: str = ""  # crash tests only: "log", "SITE:N" or "file:PATH" (see __main__)
 
@@ -42,9 +44,11 @@ def load(environment: Mapping[str, str] | None = None) -> Config:
         if variable.startswith(PREFIX) and variable in known:
             values[known[variable]] = value
     try:
-        return Config.model_validate(values)
+        config = Config.model_validate(values)
+        decay.half_life(config.fairshare_half_life)
     except ValidationError as error:
         first = error.errors()[0]
         variable = PREFIX + str(first["loc"][0]).upper()
         told = f"{variable}={first['input']!r}: {first['msg']}; correct it in the Deployment"
         raise InvalidInputError(told) from error
+    return config

@@ -1,10 +1,11 @@
 """Build the frozen world of one cycle from the reflectors, the poller and the ledger, and keep the watcher's memory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bridge import wellknown
+from bridge.admission.model import History
 from bridge.capacity import readiness
 from bridge.clock import Clock
 from bridge.controller import cancel, preempt, route, settings, workers
@@ -49,10 +50,14 @@ class _Remembered:
 class Observer:
     """Looks once per cycle. Used by one thread."""
 
-    def __init__(self, stores: Stores, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self, stores: Stores, ledger: Ledger, clock: Clock, fairshare: Callable[[int], History] | None = None
+    ) -> None:
+        """`fairshare` tells decayed use at a time; without it nobody has any."""
         self._stores = stores
         self._ledger = ledger
         self._clock = clock
+        self._fairshare = fairshare
         self._memory = _Remembered()
         self._settings_key: tuple[str, ...] = ()
         self._known_intents: dict[str, Intent] | None = None
@@ -97,7 +102,8 @@ class Observer:
         released_ms.update(memory.released_ms)
         remembered = Memory(dict(memory.idle_since_ms), dict(memory.failures))
         rows = {row.node: row for row in self._ledger.capacity_rows()}
-        return World(now_ms, kube, slurm, chosen, grants, intents, rows, remembered)
+        history: History = self._fairshare(now_ms) if self._fairshare is not None else {}
+        return World(now_ms, kube, slurm, chosen, grants, intents, rows, remembered, history)
 
     def read_intents_again(self) -> None:
         """Drop what is known of closed intents: this cycle opens or settles some, maybe both in one."""
