@@ -1,0 +1,499 @@
+"""A second, deliberately naive admission: everything recomputed and sorted for every question, nothing kept.
+
+Written from the rules on paper (docs of the design, section 5), not from bridge.admission; it shares no code with it
+and none with bridge.quota.tree. It walks a pass in step with the product's answer. Where the rules leave the product
+no choice (who starts, in which order, for which reason not) the two must agree. Where they leave one (which of several
+feasible nodes, which of several equal nodes are kept, who makes way) the product's choice is checked and followed.
+What hangs on such a choice is counted as open, not as a decision.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from typing import TypeVar
+
+from bridge.admission.decisions import Decisions, Placed
+from bridge.admission.model import Earmark, Holding, Policy
+from bridge.admission.supply import NodeSupply
+from bridge.quota.model import FlavorName, TeamName, TeamSpec
+from bridge.workloads.model import NodeName, System, Workload, WorkloadId
+from bridge.workloads.reasons import Reason
+from tests.property import oracle_quota
+
+NEVER_MS = 10**15  # later than every time in these worlds: no known end leads there
+MOST_KEEPERS = 16  # per flavor and pass; stated by the rules
+FINAL = (
+    Reason.NEVER_FITS_QUOTA,
+    Reason.NEVER_FITS_NODES,
+    Reason.NO_SUCH_FLAVOR,
+    Reason.FLAVOR_CLOSED,
+    Reason.UNKNOWN_TEAM,
+)
+
+
+@dataclass
+class Snapshot:
+    """Everything one pass is told."""
+
+    specs: Sequence[TeamSpec]
+    flavors: Sequence[FlavorName]
+    policy: Policy
+    history: Mapping[tuple[TeamName, FlavorName], float]
+    waiting: Sequence[Workload]
+    holdings: Sequence[Holding]
+    nodes: Sequence[NodeSupply]
+    earmarks: Sequence[Earmark]
+    now_ms: int
+
+
+class Answer(Enum):
+    """What the rules say of one workload at one moment of a pass."""
+
+    STARTS = "starts"
+    QUOTA = "quota"
+    NODES = "nodes"
+    BEHIND = "behind"
+    GUARANTEE_ONLY = "guarantee only"
+    OPEN = "open"  # hangs on a choice that is the product's
+
+
+REASONS = {
+    Answer.QUOTA: {Reason.QUOTA},
+    Answer.NODES: {Reason.CAPACITY},
+    Answer.BEHIND: {Reason.BEHIND_GANG},
+    Answer.GUARANTEE_ONLY: {Reason.GUARANTEE_ONLY},
+    Answer.STARTS: set(),
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Devices that somebody holds on nodes: a grant, an earmark, or what this pass started."""
+
+    owner: WorkloadId
+    team: TeamName
+    system: System
+    gpus: int
+    placement: Mapping[NodeName, int]
+    ends_ms: int | None
+    endless: bool
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Who waits first in its queue, and what it waits for."""
+
+    workload: Workload
+    within: bool
+    ends: bool  # only work that ends is in its way
+    kept: frozenset[NodeName]  # nodes that surely are kept for it
+    maybe: frozenset[NodeName]  # nodes that might be: equal choices
+    starts_ms: int  # earliest; NEVER_MS: nobody knows
+
+
+@dataclass
+class Tally:
+    """What was compared."""
+
+    decisions: int = 0
+    open: int = 0
+    admitted: int = 0
+    preemptions: int = 0
+    reasons: dict[Reason, int] = field(default_factory=dict)
+
+
+class Mismatch(AssertionError):  # noqa: N818 - it is an assertion that failed
+    """The product and the rules disagree."""
+
+
+class Pass:
+    """One flavor's pass, walked beside the product's answer."""
+
+    def __init__(self, world: Snapshot, flavor: FlavorName, told: Decisions, tally: Tally) -> None:
+        self.world, self.flavor, self.told, self.tally = world, flavor, told, tally
+        self.specs = {spec.name: spec for spec in world.specs}
+        self.nodes = [node for node in world.nodes if node.flavor == flavor]
+        self.pieces = [
+            Piece(g.workload, g.team, g.system, g.gpus, g.placement, h.ends_ms, h.endless)
+            for h in world.holdings
+            for g in (h.grant,)
+            if g.flavor == flavor
+        ]
+        holding = {h.grant.workload for h in world.holdings}
+        self.waiting = [w for w in world.waiting if w.flavor == flavor and w.id not in holding]
+        self.marks = {
+            m.workload: m
+            for m in world.earmarks
+            if m.workload in {w.id for w in self.waiting} and m.lapses_ms > world.now_ms
+        }
+        for mark in self.marks.values():
+            asker = next(w for w in self.waiting if w.id == mark.workload)
+            self.pieces.append(Piece(asker.id, mark.team, asker.system, mark.gpus, mark.placement, None, asker.endless))
+        self.keepers: list[Keeper] = []
+        self.blocked: list[tuple[Workload, Answer, tuple[Keeper, ...]]] = []
+
+    # --- quota: the balance rule on the list of pieces -----------------------------------------------------------
+
+    def used(self, pieces: Sequence[Piece], extra: Mapping[TeamName, int] | None = None) -> dict[TeamName, int]:
+        used = dict(extra or {})
+        for piece in pieces:
+            if piece.team in self.specs:
+                used[piece.team] = used.get(piece.team, 0) + piece.gpus
+        return used
+
+    def quota_fits(self, team: TeamName, gpus: int, used: Mapping[TeamName, int]) -> bool:
+        return quota_fits(self.world.specs, self.flavor, team, gpus, used)
+
+    def total(self, team: TeamName, used: Mapping[TeamName, int]) -> int:
+        return total_of(self.world.specs, team, used)
+
+    def guarantee(self, team: TeamName) -> int:
+        return oracle_quota.guarantee(self.world.specs, self.specs[team], self.flavor)
+
+    def within(self, team: TeamName, gpus: int, used: Mapping[TeamName, int]) -> bool:
+        children = [spec.name for spec in self.world.specs if spec.parent == team]
+        own = self.guarantee(team) - sum(self.guarantee(child) for child in children)
+        return used.get(team, 0) + gpus <= own and self.total(team, used) + gpus <= self.guarantee(team)
+
+    # --- order ---------------------------------------------------------------------------------------------------
+
+    def score(self, team: TeamName, gpus: int, used: Mapping[TeamName, int]) -> tuple[Fraction | float, ...]:
+        path: list[TeamName] = []
+        node: TeamName | None = team
+        while node is not None:
+            path.insert(0, node)
+            node = self.specs[node].parent
+        levels = path[1:] or path
+        scores: list[Fraction | float] = []
+        for name in levels:
+            held = self.total(name, used) + (gpus if name == team else 0)
+            past = total_of(
+                self.world.specs,
+                name,
+                {t: Fraction(value) for (t, f), value in self.world.history.items() if f == self.flavor},
+            )
+            above = max(0, held - self.guarantee(name)) + max(0, past - self.guarantee(name))
+            weight = self.specs[name].weight
+            scores.append(Fraction(above) / weight if weight else float("inf"))
+        return tuple(scores)
+
+    def rank(self, w: Workload) -> tuple[object, ...]:
+        used = self.used(self._without_own(w))
+        age = (-w.priority, w.submitted_ms, w.id)
+        if self.within(w.team, w.gpus, used):
+            return (0, (), *age)
+        return (1, self.score(w.team, w.gpus, used), *age)
+
+    def _without_own(self, w: Workload) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.owner != w.id]
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def roomy(self, w: Workload, pieces: Sequence[Piece]) -> list[NodeName]:
+        """Return the nodes that have room for one share of `w` beside these pieces."""
+        return [node.name for node in self._eligible(w) if node_has_room(node, w, pieces)]
+
+    def _eligible(self, w: Workload) -> list[NodeSupply]:
+        return [node for node in self.nodes if w.within_nodes is None or node.name in w.within_nodes]
+
+    def hopeful(self, w: Workload) -> list[NodeSupply]:
+        """Return the nodes that could hold a share of `w` once everything of the platform's own has ended there."""
+        return [node for node in self._eligible(w) if could_ever(node, w)]
+
+    # --- one workload --------------------------------------------------------------------------------------------
+
+    def judge(self, w: Workload) -> Answer:
+        """Say whether `w` may start beside everything that is held, and beside what is kept by those before it."""
+        pieces = self._without_own(w)
+        used = self.used(pieces)
+        if not w.preemptible and not self.within(w.team, w.gpus, used):
+            return Answer.GUARANTEE_ONLY
+        if not self.quota_fits(w.team, w.gpus, used):
+            return Answer.QUOTA
+        roomy = set(self.roomy(w, pieces))
+        ahead = self.ahead(w)
+        if ahead and w.id in self.marks:
+            return Answer.OPEN if len(roomy) >= w.nodes else Answer.NODES
+        kept = dict(used)
+        for keeper in ahead:
+            kept[keeper.workload.team] = kept.get(keeper.workload.team, 0) + keeper.workload.gpus
+        if not self.quota_fits(w.team, w.gpus, kept):
+            return Answer.BEHIND
+        closed = frozenset[NodeName]().union(*(k.kept for k in ahead))
+        maybe = frozenset[NodeName]().union(*(k.maybe for k in ahead))
+        if len(roomy - closed - maybe) >= w.nodes:
+            return Answer.STARTS
+        if len(roomy - closed) >= w.nodes:
+            return Answer.OPEN
+        return Answer.BEHIND if len(roomy) >= w.nodes else Answer.NODES
+
+    def ahead(self, w: Workload) -> list[Keeper]:
+        """Return those who keep something from `w`."""
+        used = self.used(self._without_own(w))
+        return [keeper for keeper in self.keepers if self._binds(keeper, w, used)]
+
+    def _binds(self, keeper: Keeper, w: Workload, used: Mapping[TeamName, int]) -> bool:
+        if w.time_limit_s is not None and not w.endless and keeper.starts_ms != NEVER_MS:
+            ends_ms = self.world.now_ms + w.time_limit_s * 1000
+            if ends_ms <= keeper.starts_ms:
+                return False
+        if keeper.ends:
+            return True
+        return keeper.within and not self.within(w.team, w.gpus, used)
+
+    # --- who keeps -----------------------------------------------------------------------------------------------
+
+    def keep(self, w: Workload, answer: Answer) -> None:
+        """Let the first blocked of its queue keep what it waits for."""
+        queue = w.team
+        if any(keeper.workload.team == queue for keeper in self.keepers) or len(self.keepers) == MOST_KEEPERS:
+            return
+        if answer is Answer.GUARANTEE_ONLY or len(self.hopeful(w)) < w.nodes:
+            return
+        pieces = self._without_own(w)
+        within = self.within(w.team, w.gpus, self.used(pieces))
+        lasting = [piece for piece in pieces if piece.endless]
+        kept, maybe = frozenset[NodeName](), frozenset[NodeName]()
+        ends = self._could_start(w, lasting)
+        if answer is not Answer.QUOTA:
+            kept, maybe = self._nearest(w, pieces)
+            ends = all(node_has_room(node, w, lasting) for node in self.nodes if node.name in kept) and ends
+        self.keepers.append(Keeper(w, within, ends, kept, maybe, self._earliest(w, pieces)))
+
+    def _could_start(self, w: Workload, pieces: Sequence[Piece]) -> bool:
+        return self.quota_fits(w.team, w.gpus, self.used(pieces)) and len(self.roomy(w, pieces)) >= w.nodes
+
+    def _earliest(self, w: Workload, pieces: Sequence[Piece]) -> int:
+        """Return when quota and nodes suffice, each by known ends only."""
+        for moment in sorted({piece.ends_ms for piece in pieces if piece.ends_ms is not None and not piece.endless}):
+            if self._could_start(w, still_there(pieces, moment)):
+                return moment
+        return NEVER_MS
+
+    def _nearest(self, w: Workload, pieces: Sequence[Piece]) -> tuple[frozenset[NodeName], frozenset[NodeName]]:
+        """Return the nodes that are nearest to having room, and those that are equally near where the cut falls.
+
+        Nodes that are kept from `w` for others are not among them; without enough others, none is kept.
+        """
+        closed = frozenset[NodeName]().union(*(k.kept for k in self.ahead(w)))
+        maybe = frozenset[NodeName]().union(*(k.maybe for k in self.ahead(w)))
+        ranked = sorted((distance(node, w, pieces), node.name) for node in self.hopeful(w) if node.name not in closed)
+        if len(ranked) < w.nodes:
+            return frozenset(), frozenset()
+        if maybe & {name for _, name in ranked}:
+            return frozenset(), frozenset(name for _, name in ranked)
+        cut = ranked[w.nodes - 1][0]
+        below = frozenset(name for far, name in ranked if far < cut)
+        at_cut = frozenset(name for far, name in ranked if far == cut)
+        if len(below) + len(at_cut) == w.nodes:
+            return below | at_cut, frozenset()
+        return below, at_cut
+
+    # --- the walk ------------------------------------------------------------------------------------------------
+
+    def walk(self, check_reclaim: Callable[["Pass", Workload, Earmark], None]) -> None:
+        """Judge every waiting workload in the order, beside the product's answer."""
+        admitted = [placed for placed in self.told.admitted if placed.workload.flavor == self.flavor]
+        reclaims = {mark.workload: mark for mark in self.told.preemptions if mark.flavor == self.flavor}
+        left = [w for w in self.waiting if not self._refused(w)]
+        while left:
+            heads: dict[TeamName, Workload] = {}
+            for w in sorted(left, key=lambda w: (-w.priority, w.submitted_ms, w.id)):
+                heads.setdefault(w.team, w)
+            w = min(heads.values(), key=self.rank)
+            left.remove(w)
+            self._meet(w, admitted, reclaims, check_reclaim)
+        if admitted:
+            raise Mismatch(f"the product starts what nobody judged: {[p.workload.id for p in admitted]}")
+        if reclaims:
+            raise Mismatch(f"the product reclaims for what is not blocked: {list(reclaims)}")
+        self._check_reasons()
+
+    def _meet(
+        self,
+        w: Workload,
+        admitted: list[Placed],
+        reclaims: dict[WorkloadId, Earmark],
+        check_reclaim: Callable[["Pass", Workload, Earmark], None],
+    ) -> None:
+        answer = self.judge(w)
+        if answer is Answer.OPEN:
+            self.tally.open += 1
+        else:
+            self.tally.decisions += 1
+        now = next((placed for placed in admitted if placed.workload.id == w.id), None)
+        if answer is Answer.STARTS and now is None:
+            raise Mismatch(f"{w.id} should start, the product says {self.told.waiting.get(w.id)}")
+        if now is not None:
+            if answer not in (Answer.STARTS, Answer.OPEN):
+                raise Mismatch(f"{w.id} is started, though {answer}: {dict(now.placement)}")
+            if admitted[0] is not now:
+                raise Mismatch(f"{w.id} comes before {admitted[0].workload.id} in the order")
+            admitted.pop(0)
+            self._start(w, now)
+            return
+        waits = self.told.waiting.get(w.id)
+        if waits is None:
+            raise Mismatch(f"{w.id} is neither started nor waiting")
+        self.tally.reasons[waits.reason] = self.tally.reasons.get(waits.reason, 0) + 1
+        if w.id in reclaims:
+            mark = reclaims.pop(w.id)
+            check_reclaim(self, w, mark)
+            self.tally.preemptions += 1
+            self.pieces.append(Piece(w.id, w.team, w.system, w.gpus, mark.placement, None, w.endless))
+            return
+        if w.id in self.marks:
+            return
+        if answer is Answer.OPEN:
+            answer = {Reason.QUOTA: Answer.QUOTA, Reason.CAPACITY: Answer.NODES}.get(waits.reason, Answer.BEHIND)
+        self.blocked.append((w, answer, tuple(self.keepers)))
+        self.keep(w, answer)
+
+    def _check_reasons(self) -> None:
+        """Compare why each one waits: for what blocked it at its turn, or for what blocks it at the end of the pass."""
+        every = self.keepers
+        for w, answer, self.keepers in ((w, answer, list(before)) for w, answer, before in self.blocked):
+            told = self.told.waiting[w.id]
+            at_end = self.judge(w)
+            if Answer.OPEN in (answer, at_end) or (told.reason is Reason.CAPACITY and len(self.hopeful(w)) < w.nodes):
+                continue
+            if told.reason not in REASONS[answer] | REASONS[at_end]:
+                raise Mismatch(f"{w.id} waits by the rules for {answer.value}, the product says {told}")
+        self.keepers = every
+
+    def _refused(self, w: Workload) -> bool:
+        """Compare the refusals that are final: what could never run here."""
+        waits = self.told.waiting.get(w.id)
+        expected = self._never(w)
+        told = waits.reason if waits is not None and waits.reason in FINAL else None
+        if expected is not told:
+            raise Mismatch(f"{w.id}: by the rules {expected}, the product says {waits}")
+        self.tally.decisions += 1 if expected else 0
+        return expected is not None
+
+    def _never(self, w: Workload) -> Reason | None:
+        if w.team not in self.specs:
+            return Reason.UNKNOWN_TEAM
+        if w.flavor not in self.specs[w.team].quotas:
+            return Reason.FLAVOR_CLOSED
+        if not self.quota_fits(w.team, w.gpus, {}) or (not w.preemptible and not self.within(w.team, w.gpus, {})):
+            return Reason.NEVER_FITS_QUOTA
+        if len([node for node in self._eligible(w) if node.total >= w.gpus_per_node]) < w.nodes:
+            return Reason.NEVER_FITS_NODES
+        return None
+
+    def _start(self, w: Workload, placed: Placed) -> None:
+        """Check the product's choice of nodes, and charge it."""
+        pieces = self._without_own(w)
+        roomy = self.roomy(w, pieces)
+        if len(placed.placement) != w.nodes or set(placed.placement.values()) != {w.gpus_per_node}:
+            raise Mismatch(f"{w.id} is placed as {dict(placed.placement)}")
+        if not set(placed.placement) <= set(roomy):
+            raise Mismatch(f"{w.id} is placed on {dict(placed.placement)}, room is on {roomy}")
+        ends = None if w.time_limit_s is None or w.endless else self.world.now_ms + w.time_limit_s * 1000
+        self.pieces = pieces
+        self.pieces.append(Piece(w.id, w.team, w.system, w.gpus, placed.placement, ends, w.endless))
+        self.tally.admitted += 1
+
+
+def compare(
+    world: Snapshot, told: Decisions, tally: Tally, check_reclaim: Callable[[Pass, Workload, Earmark], None]
+) -> None:
+    """Raise Mismatch where the product's answer is not what the rules say."""
+    names = {placed.workload.id for placed in told.admitted}
+    if names & set(told.waiting) or len(names) != len(told.admitted):
+        raise Mismatch("a workload is in two lists")
+    for flavor in world.flavors:
+        Pass(world, flavor, told, tally).walk(check_reclaim)
+
+
+# --- arithmetic on plain lists ---------------------------------------------------------------------------------------
+
+N = TypeVar("N", int, Fraction)
+
+
+def total_of(specs: Sequence[TeamSpec], team: TeamName, used: Mapping[TeamName, N]) -> N | int:
+    """Return what the subtree holds."""
+    below = [total_of(specs, spec.name, used) for spec in specs if spec.parent == team]
+    return sum(below, used.get(team, 0))
+
+
+def quota_fits(
+    specs: Sequence[TeamSpec], flavor: FlavorName, team: TeamName, gpus: int, used: Mapping[TeamName, int]
+) -> bool:
+    """Apply the balance rule: after the grant every limit above holds, and no root lends what it has not.
+
+    A root that a lowered quota left short stays as it is: what the grant takes must then come out of parts that
+    nobody lends, so that the root does not see it.
+    """
+    spec = next(spec for spec in specs if spec.name == team)
+    if flavor not in spec.quotas:
+        return False
+    after = {**used, team: used.get(team, 0) + gpus}
+    while True:
+        quota = spec.quotas.get(flavor)
+        if quota is not None and quota.limit is not None and total_of(specs, spec.name, after) > quota.limit:
+            return False
+        if spec.parent is None:
+            break
+        spec = next(each for each in specs if each.name == spec.parent)
+    before, then = _balance(specs, spec, flavor, used), _balance(specs, spec, flavor, after)
+    return then >= 0 or then == before
+
+
+def _balance(specs: Sequence[TeamSpec], spec: TeamSpec, flavor: FlavorName, used: Mapping[TeamName, int]) -> int:
+    return oracle_quota.balance(specs, spec, flavor, {(name, flavor): gpus for name, gpus in used.items()})
+
+
+def held_on(node: NodeSupply, system: System, pieces: Sequence[Piece]) -> int:
+    """Return the devices that a system holds on a node: by the pieces, or what was seen there when that is more."""
+    seen = node.slurm if system is System.SLURM else node.pods
+    return max(seen, sum(piece.placement.get(node.name, 0) for piece in pieces if piece.system is system))
+
+
+def node_has_room(node: NodeSupply, w: Workload, pieces: Sequence[Piece]) -> bool:
+    """Return whether one share of `w` may go on the node. It serves one system, and a worker in use has its size."""
+    slurm, pods = (held_on(node, system, pieces) for system in (System.SLURM, System.KUBERNETES))
+    if not node.usable:
+        return False
+    if w.system is System.KUBERNETES:
+        return slurm == 0 and node.total - node.unmanaged - pods >= w.gpus_per_node
+    if not node.slurm_ok or pods or node.unmanaged:
+        return False
+    size = min(node.total, node.worker_gpus) if slurm and node.worker_gpus is not None else node.total
+    return size - slurm >= w.gpus_per_node
+
+
+def could_ever(node: NodeSupply, w: Workload) -> bool:
+    """Return whether the node in its present service could hold a share, were nothing granted on it."""
+    if not node.usable or node.total - node.unmanaged < w.gpus_per_node:
+        return False
+    return w.system is System.KUBERNETES or (node.slurm_ok and not node.unmanaged)
+
+
+def in_the_way(node: NodeSupply, w: Workload, pieces: Sequence[Piece]) -> tuple[int, int]:
+    """Return how many devices of pods, and of jobs, must end before a share fits."""
+    slurm, pods = (held_on(node, system, pieces) for system in (System.SLURM, System.KUBERNETES))
+    if w.system is System.KUBERNETES:
+        return max(0, w.gpus_per_node - (node.total - node.unmanaged - pods)), slurm
+    size = min(node.total, node.worker_gpus) if slurm and node.worker_gpus is not None else node.total
+    if slurm and size < w.gpus_per_node:
+        return pods, slurm
+    return pods, max(0, w.gpus_per_node - (size - slurm))
+
+
+def distance(node: NodeSupply, w: Workload, pieces: Sequence[Piece]) -> tuple[int, int, int, int]:
+    """Return how far the node is from room: at a known time, after ends that nobody knows, or perhaps never."""
+    if node_has_room(node, w, pieces):
+        return (0, 0, 0, 0)
+    for moment in sorted({p.ends_ms for p in pieces if p.ends_ms is not None and not p.endless}):
+        if node_has_room(node, w, still_there(pieces, moment)):
+            return (0, moment, 0, 0)
+    lasting = [piece for piece in pieces if piece.endless]
+    return (1 if node_has_room(node, w, lasting) else 2, 0, *in_the_way(node, w, pieces))
+
+
+def still_there(pieces: Sequence[Piece], moment_ms: int) -> list[Piece]:
+    """Return what has not ended by a moment, as far as ends are known."""
+    return [p for p in pieces if p.endless or p.ends_ms is None or p.ends_ms > moment_ms]
