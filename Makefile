@@ -69,6 +69,9 @@ test-contract: images ## contract suites: each port's fake and its real thing
 	@$(PY) -m pytest -q -n 2 --dist loadfile tests/contract
 test-integration: images ## real slurmctld, real kube-apiserver, in containers of ours
 	@$(PY) -m pytest -q -n 2 --dist loadfile tests/integration
+.PHONY: test-takeovers
+test-takeovers: images ## two bridges on PostgreSQL: the leader is killed or stopped 50 times under load
+	@TAKEOVERS=50 $(PY) -m pytest -q -s tests/integration/test_two_bridges.py
 test-e2e: sandbox-up ## the whole platform: what `make sandbox` does, the tour as one of the tests
 	@$(MAKE) --no-print-directory sandbox-deploy
 	@set -a; . $(SANDBOX_ENV); set +a; $(PY) -m pytest -q tests/e2e

@@ -57,7 +57,7 @@ class BridgeBox:
             self.kubelet = Kubelet(self.kube.gateway(), self.slurm, setting.GPUS)
             self._stack.callback(self.kubelet.stop)
             self.kubelet.start()
-            self._create_container()
+            self._create_controllers()
             self.start()
             self.wait_calm()
             undo.pop_all()
@@ -214,7 +214,11 @@ class BridgeBox:
         (self.slurm.folder / "home" / "alice" / f"{name}.go").touch()
 
     # --- parts --------------------------------------------------------------------------------------------------
-    def _create_container(self) -> None:
+    def _create_controllers(self) -> None:
+        self._write_folders()
+        self._create_container(self._name, {"SBRIDGE_IDENTITY": "bridge-0"})
+
+    def _write_folders(self) -> None:
         source = self.folder / "source"
         for name in ("bridge", "slurm-conf"):  # a copy: the checkout may change while tests run
             ignored = shutil.ignore_patterns("__pycache__")
@@ -224,27 +228,29 @@ class BridgeBox:
         self.arm("")
         config = self.folder / "kubeconfig" / "config"
         config.write_bytes(self.kube.kubeconfig(wellknown.CONTROLLER_USERNAME, inside=True))
+
+    def _create_container(self, name: str, settings: dict[str, str]) -> None:
         environment = {
             "PYTHONPATH": "/src",
             "KUBECONFIG": "/kube/config",
             "SBRIDGE_FAULT": "file:/fault/armed",
-            "SBRIDGE_IDENTITY": "bridge-0",
             "SBRIDGE_SLURM_IMAGE": "none/slurm",
             "SBRIDGE_LOGIN_IMAGE": "none/login",
             "SBRIDGE_API_PORT": str(API_PORT),
+            **settings,
         }
         mounts = {"ledger": "/var/lib/slurm-bridge", "fault": "/fault:ro", "kubeconfig": "/kube:ro", "source": "/src"}
-        line = ["create", "--name", self._name, "--network", self.slurm.network, "--read-only", "--cap-drop", "ALL"]
+        line = ["create", "--name", name, "--network", self.slurm.network, "--read-only", "--cap-drop", "ALL"]
         line += ["--security-opt", "no-new-privileges", "--workdir", "/src"]
         for place in ("/run", "/tmp", "/var/lib/extrausers"):
             line += ["--tmpfs", place]
-        for name, place in mounts.items():
-            line += ["--volume", f"{self.folder / name}:{place}"]
-        for name, value in environment.items():
-            line += ["--env", f"{name}={value}"]
+        for folder, place in mounts.items():
+            line += ["--volume", f"{self.folder / folder}:{place}"]
+        for setting_name, value in environment.items():
+            line += ["--env", f"{setting_name}={value}"]
         line += ["--entrypoint", "/usr/bin/tini"]
         docker(*line, image("bridge"), "--", "python3", "-m", "bridge.controller")
-        self._stack.callback(docker, "rm", "--force", "--volumes", self._name)
+        self._stack.callback(docker, "rm", "--force", "--volumes", name)
 
 
 def docker(*arguments: str) -> str:
