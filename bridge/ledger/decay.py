@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.admission.model import History
 from bridge.errors import InvalidInputError
-from bridge.ledger.history import Held
+from bridge.ledger.port import Carried, Held
 from bridge.quota.model import FlavorName, TeamName
 
 DEFAULT_HALF_LIFE: Final = "7d"
@@ -70,34 +70,33 @@ class Keeper:
 
     def __init__(self, half_life_ms: int) -> None:
         self._half_life_ms = half_life_ms
-        self._at_ms = 0  # the moment that the sums are of
-        self._sums: dict[tuple[TeamName, FlavorName], float] = {}
+        self._sums: dict[tuple[TeamName, FlavorName], tuple[float, int]] = {}  # a value, and when it was that
 
     def fold(self, ended: Iterable[Held]) -> None:
         """Take spans that have ended, each once; one that still runs raises ValueError."""
         for span in ended:
             if span.to_ms is None:
                 raise ValueError(f"a span of {span.team} since {span.from_ms} has not ended: it cannot be folded")
-            self._advance(span.to_ms)
-            share = weight(span.from_ms, span.to_ms, now_ms=self._at_ms, half_life_ms=self._half_life_ms)
-            key = (span.team, span.flavor)
-            self._sums[key] = self._sums.get(key, 0.0) + span.gpus * share
+            self._add(span.team, span.flavor, span.gpus, span.from_ms, span.to_ms)
+
+    def carry(self, archived: Iterable[Carried]) -> None:
+        """Take sums of archived spans, each once: as if each were held evenly over its stretch of a day."""
+        for row in archived:
+            self._add(row.team, row.flavor, row.gpu_ms / (row.to_ms - row.from_ms), row.from_ms, row.to_ms)
 
     def history(self, now_ms: int, still: Iterable[Held] = ()) -> History:
         """Return the decayed average devices at `now_ms`, with the spans that have not ended (or were not folded)."""
-        fade = self._fade(now_ms - self._at_ms)
         sums = dict(decayed(still, now_ms, self._half_life_ms))
-        for key, value in self._sums.items():
-            sums[key] = sums.get(key, 0.0) + value * fade
+        for key, (value, at_ms) in self._sums.items():
+            sums[key] = sums.get(key, 0.0) + value * self._fade(now_ms - at_ms)
         return {key: value for key, value in sorted(sums.items()) if value > 0.0}
 
-    def _advance(self, to_ms: int) -> None:
-        """Move the moment that the sums are of; never back, so that no factor is above 1."""
-        if to_ms <= self._at_ms:
-            return
-        fade = self._fade(to_ms - self._at_ms)
-        self._sums = {key: value * fade for key, value in self._sums.items()}
-        self._at_ms = to_ms
+    def _add(self, team: TeamName, flavor: FlavorName, gpus: float, from_ms: int, to_ms: int) -> None:
+        """Bring the sum to the later of the two ends, never back, so that no factor is above 1."""
+        value, at_ms = self._sums.get((team, flavor), (0.0, to_ms))
+        now_ms = max(at_ms, to_ms)
+        share = weight(from_ms, to_ms, now_ms=now_ms, half_life_ms=self._half_life_ms)
+        self._sums[team, flavor] = (value * self._fade(now_ms - at_ms) + gpus * share, now_ms)
 
     def _fade(self, passed_ms: int) -> float:
         return math.exp(-_LN2 * passed_ms / self._half_life_ms)

@@ -12,7 +12,7 @@ from bridge.clock import Clock
 from bridge.errors import InvalidInputError, NotFoundError
 from bridge.ledger import fencing, history, queries, transfers, verify
 from bridge.ledger.model import Epoch, Step
-from bridge.ledger.port import CapacityRow, Entry, Intent, Problem, Usage
+from bridge.ledger.port import CapacityRow, Entry, Intent, Past, Problem, Usage
 from bridge.ledger.store import Fault, Store, newest_head, open_store
 from bridge.workloads.model import Grant, NodeName, Workload, WorkloadId
 
@@ -205,7 +205,7 @@ class SqlLedger:
         with self._store.read() as connection:
             return queries.last_seq(connection)
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
         """Return the exact GPU-milliseconds of a window."""
         if to_ms < from_ms:
             raise InvalidInputError(
@@ -213,7 +213,13 @@ class SqlLedger:
             )
         with self._store.read() as connection:
             held = queries.held(connection, from_ms=from_ms, to_ms=to_ms)
-            return history.usage(held, from_ms=from_ms, to_ms=to_ms)
+            carried = queries.carried(connection, from_ms=from_ms, to_ms=to_ms)
+            return history.usage(held, from_ms=from_ms, to_ms=to_ms, cuts=cuts, carried=carried)
+
+    def past(self, *, from_ms: int) -> Past:
+        """Return what was held from a moment on, as of one entry."""
+        with self._store.read() as connection:
+            return queries.past(connection, from_ms=from_ms)
 
     def verify(self) -> Sequence[Problem]:
         """Recompute everything from entry 1."""

@@ -16,9 +16,8 @@ from bridge.clock import Clock
 from bridge.errors import BrokenInvariantError, InvalidInputError, NotFoundError, StaleLeaderError
 from bridge.ledger import fencing, history, transfers
 from bridge.ledger.fold import Replay
-from bridge.ledger.history import Held
 from bridge.ledger.model import Balance, Epoch, Span, Step
-from bridge.ledger.port import CapacityRow, Entry, Intent, Problem, Usage
+from bridge.ledger.port import CapacityRow, Entry, Held, Intent, Past, Problem, Usage
 from bridge.ledger.transfers import Change
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import Grant, GrantState, NodeName, System, Workload, WorkloadId
@@ -344,21 +343,27 @@ class MemoryLedger:
         with self._lock:
             return self._seq
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
         """Return the exact GPU-milliseconds of a window."""
         if to_ms < from_ms:
             raise InvalidInputError(
                 f"to_ms={to_ms} is before from_ms={from_ms}; give a window that ends after it begins"
             )
         with self._lock:
-            kept = self._kept
-            held = [
-                Held(grant.team, grant.system, grant.flavor, span.gpus, span.from_ms, span.to_ms)
-                for span in kept.spans.values()
-                if span.from_ms < to_ms and (span.to_ms is None or span.to_ms > from_ms)
-                for grant in (kept.grants[span.workload, span.attempt],)
-            ]
-        return history.usage(held, from_ms=from_ms, to_ms=to_ms)
+            held = [self._held(span) for span in self._kept.spans.values()]
+        return history.usage(held, from_ms=from_ms, to_ms=to_ms, cuts=cuts)
+
+    def past(self, *, from_ms: int) -> Past:
+        """Return what was held from a moment on, as of one entry."""
+        with self._lock:
+            spans = list(self._kept.spans.values())
+            return Past(
+                seq=self._seq,
+                ended=[self._held(span) for span in spans if span.to_ms is not None and span.to_ms > from_ms],
+                carried=[],
+                grants=list(self._holding.values()),
+                since_ms={(span.workload, span.attempt): span.from_ms for span in spans if span.to_ms is None},
+            )
 
     def verify(self) -> Sequence[Problem]:
         """Recompute everything from entry 1."""
@@ -409,6 +414,10 @@ class MemoryLedger:
                 self._holding[key] = grant
             else:
                 self._holding.pop(key, None)
+
+    def _held(self, span: Span) -> Held:
+        grant = self._kept.grants[span.workload, span.attempt]
+        return Held(grant.team, grant.system, grant.flavor, span.gpus, span.from_ms, span.to_ms, grant.user)
 
     def _newest(self) -> Epoch | None:
         epochs = self._kept.epochs

@@ -60,12 +60,57 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Exact integral of what was held, in GPU-milliseconds, over the grants' RUNNING time."""
+    """Exact integral of what was held, in GPU-milliseconds, over the grants' RUNNING time.
+
+    `from_ms`: the begin of the part of the window that it is of.
+    """
 
     team: TeamName
     system: System
     flavor: FlavorName
     gpu_ms: int
+    user: str = ""
+    from_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """GPUs held by a team in the running state, [from_ms, to_ms); None: still running."""
+
+    team: TeamName
+    system: System
+    flavor: FlavorName
+    gpus: int
+    from_ms: int
+    to_ms: int | None
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A sum of archived spans, all of it within [from_ms, to_ms) of one UTC day. It cannot be cut."""
+
+    team: TeamName
+    system: System
+    flavor: FlavorName
+    gpu_ms: int
+    from_ms: int
+    to_ms: int
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All that was held up to entry `seq`: what ended, sums of what is archived, and what holds (reserved or running).
+
+    `since_ms`: when the present amount of each running attempt began to be held.
+    """
+
+    seq: int
+    ended: Sequence[Held]
+    carried: Sequence[Carried]
+    grants: Sequence[Grant]
+    since_ms: Mapping[tuple[WorkloadId, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +213,15 @@ class Ledger(Protocol):
         """Return the number of the newest entry; 0 when there is none."""
         ...
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
-        """GPU-ms that were held in the running state within the window, exact to the millisecond."""
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
+        """GPU-ms that were held in the running state within the window, exact to the millisecond.
+
+        One row per team, system, flavor, user and part; `cuts` are moments inside the window where parts begin.
+        """
+        ...
+
+    def past(self, *, from_ms: int) -> Past:
+        """Return what was held from a moment on, as of one entry; whoever follows begins with it."""
         ...
 
     def verify(self) -> Sequence[Problem]:

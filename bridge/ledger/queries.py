@@ -6,9 +6,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, and_, func, or_, select, text
 
 from bridge.ledger import rows, schema
-from bridge.ledger.history import Held
 from bridge.ledger.model import Balance, Span
-from bridge.ledger.port import CapacityRow, Entry, Intent
+from bridge.ledger.port import CapacityRow, Carried, Entry, Held, Intent, Past
 from bridge.ledger.rows import Codec, Row, Value
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import Grant, System, WorkloadId
@@ -91,12 +90,33 @@ def held(connection: Connection, *, from_ms: int, to_ms: int) -> Iterator[Held]:
     """Return the spans that touch a window, with whom they belong to."""
     span, grant = schema.spans.c, schema.grants.c
     query = (
-        select(grant.team, grant.system, grant.flavor, span.gpus, span.from_ms, span.to_ms)
+        select(grant.team, grant.system, grant.flavor, span.gpus, span.from_ms, span.to_ms, grant.user)
         .join(schema.grants, and_(span.workload == grant.workload, span.attempt == grant.attempt))
         .where(span.from_ms < to_ms, or_(span.to_ms.is_(None), span.to_ms > from_ms))
     )
-    for team, system, flavor, gpus, begun_ms, ended_ms in connection.execute(query):
-        yield Held(TeamName(team), System(system), FlavorName(flavor), gpus, begun_ms, ended_ms)
+    for team, system, flavor, gpus, begun_ms, ended_ms, user in connection.execute(query):
+        yield Held(TeamName(team), System(system), FlavorName(flavor), gpus, begun_ms, ended_ms, user)
+
+
+def carried(connection: Connection, *, from_ms: int, to_ms: int) -> Iterator[Carried]:
+    """Return the sums of archived spans that touch a window."""
+    column = schema.carried_usage.c
+    wanted = (column.team, column.system, column.flavor, column.gpu_ms, column.from_ms, column.to_ms, column.user)
+    query = select(*wanted).where(column.from_ms < to_ms, column.to_ms > from_ms)
+    for team, system, flavor, gpu_ms, begun_ms, ended_ms, user in connection.execute(query):
+        yield Carried(TeamName(team), System(system), FlavorName(flavor), gpu_ms, begun_ms, ended_ms, user)
+
+
+def past(connection: Connection, *, from_ms: int) -> Past:
+    """Return what was held from a moment on, as of the newest entry."""
+    far_ms = 2**62
+    return Past(
+        seq=last_seq(connection),
+        ended=[span for span in held(connection, from_ms=from_ms, to_ms=far_ms) if span.to_ms is not None],
+        carried=list(carried(connection, from_ms=from_ms, to_ms=far_ms)),
+        grants=grants(connection, holding=True),
+        since_ms={(span.workload, span.attempt): span.from_ms for span in open_spans(connection)},
+    )
 
 
 def journal(connection: Connection, *, after_seq: int = 0, up_to_seq: int | None = None) -> Iterator[Row]:

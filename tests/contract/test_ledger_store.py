@@ -258,10 +258,33 @@ def test_usage_tells_teams_systems_and_flavors_apart(ledger: Ledger) -> None:
     ledger.adopt(of_flavor(workload("c"), "a100"), ON_NODE, at_ms=T0 + 9, note="")
     ledger.reserve(workload("d"), ON_NODE, at_ms=T0)  # reserved is not running
     assert list(ledger.usage(from_ms=T0, to_ms=T0 + 10)) == [
-        Usage(TeamName("nlp"), System.KUBERNETES, FlavorName("h100"), 4 * 5),
-        Usage(TeamName("vision"), System.SLURM, FlavorName("a100"), 4 * 1),
-        Usage(TeamName("vision"), System.SLURM, FlavorName("h100"), 4 * 10),
+        Usage(TeamName("nlp"), System.KUBERNETES, FlavorName("h100"), 4 * 5, "alice", T0),
+        Usage(TeamName("vision"), System.SLURM, FlavorName("a100"), 4 * 1, "alice", T0),
+        Usage(TeamName("vision"), System.SLURM, FlavorName("h100"), 4 * 10, "alice", T0),
     ]
+
+
+def test_usage_tells_users_and_parts_of_a_window_apart(ledger: Ledger) -> None:
+    ledger.adopt(workload("a"), ON_NODE, at_ms=T0, note="")
+    ledger.adopt(replace(workload("b"), user="bob"), ON_NODE, at_ms=T0 + 6, note="")
+    told = ledger.usage(from_ms=T0, to_ms=T0 + 10, cuts=[T0 + 4, T0 + 99])
+    assert [(row.user, row.from_ms - T0, row.gpu_ms) for row in told] == [
+        ("alice", 0, 4 * 4), ("alice", 4, 4 * 6), ("bob", 4, 4 * 4),
+    ]  # fmt: skip
+
+
+def test_the_past_is_what_ended_and_what_holds(ledger: Ledger) -> None:
+    ledger.adopt(workload("a"), ON_NODE, at_ms=T0, note="")
+    ledger.adjust(workload("a").id, 1, gpus=2, placement={NODE: 2}, at_ms=T0 + 5)
+    ledger.reserve(workload("b"), {OTHER: 4}, at_ms=T0 + 6)
+    past = ledger.past(from_ms=0)
+    assert past.seq == ledger.last_seq()
+    assert [(span.gpus, span.from_ms - T0, span.to_ms) for span in past.ended] == [(4, 0, T0 + 5)]
+    assert sorted((grant.workload, grant.gpus) for grant in past.grants) == [
+        (workload("a").id, 2), (workload("b").id, 4),
+    ]  # fmt: skip
+    assert past.since_ms == {(workload("a").id, 1): T0 + 5}
+    assert list(ledger.past(from_ms=T0 + 5).ended) == []
 
 
 def test_a_window_that_ends_before_it_begins_is_refused(ledger: Ledger) -> None:

@@ -236,7 +236,9 @@ class LedgerMachine(RuleBasedStateMachine):
             if gpu_ms:
                 key = (owner.team, owner.system)
                 expected[key] = expected.get(key, 0) + gpu_ms
-        told = {(row.team, row.system): row.gpu_ms for row in self.ledger.usage(from_ms=3, to_ms=HORIZON)}
+        told: dict[tuple[str, System], int] = {}
+        for row in self.ledger.usage(from_ms=3, to_ms=HORIZON):  # one row for each user
+            told[row.team, row.system] = told.get((row.team, row.system), 0) + row.gpu_ms
         assert told == expected
 
     # --- the machinery ---------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ def source() -> FakeSource:
         explanations={TRAIN: _train_explained(), GANG: _gang_explained()},
         journal=_journal(),
         usage_rows=[
-            Usage(TeamName("vision"), SLURM, H100, 7_200_000),
-            Usage(TeamName("vision"), KUBERNETES, H100, 1_800_500),
-            Usage(TeamName("nlp"), SLURM, H100, 900_000),
+            Usage(TeamName("vision"), SLURM, H100, 7_200_000, "alice"),
+            Usage(TeamName("vision"), KUBERNETES, H100, 1_800_500, "alice"),
+            Usage(TeamName("nlp"), SLURM, H100, 900_000, "nora"),
         ],
     )
 
