@@ -42,7 +42,9 @@ def preempt(world: World, grants: tuple[Grant, ...]) -> Preempting:
     holds = {grant.workload: grant for grant in grants}
     for workload, tries in earmarks.tries(world.intents.values()).items():
         out.numbers[workload] = len(tries)
-        out.pauses_ms[workload] = earmarks.pause_ends_ms(tries)
+        until_ms = earmarks.pause_ends_ms(tries)
+        if until_ms > world.now_ms:
+            out.pauses_ms[workload] = until_ms
     for intent in earmarks.under_way(world.intents.values()):
         earmark = earmarks.earmark_of(intent)
         over = _over(earmark, holds, world)

@@ -59,9 +59,16 @@ class SlurmHands:
             return  # gone already is what was wanted
 
     def _signal(self, act: acts.SignalJob) -> None:
-        """Send, then record when: the job's grace counts from there. One whose answer was lost is sent again."""
-        self._slurm.signal(act.ref, act.signal)
-        self._ledger.settle(act.intent_id, outcome="sent", at_ms=self._clock.now_ms())
+        """Send, then record when: the job's grace counts from there. One whose answer was lost is sent again.
+
+        A refusal is an outcome, too: a job that cannot be signalled has its grace all the same, and no more than that.
+        """
+        outcome = "sent"
+        try:
+            self._slurm.signal(act.ref, act.signal)
+        except RejectedError as refused:
+            outcome = f"refused: {refused}"
+        self._ledger.settle(act.intent_id, outcome=outcome, at_ms=self._clock.now_ms())
 
     def _submit(self, act: acts.SubmitJob) -> None:
         """Submit; a refusal is an outcome too, a lost answer is left open to be settled by looking."""

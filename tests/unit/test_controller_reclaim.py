@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from bridge import wellknown
-from bridge.errors import OutcomeUnknownError
+from bridge.errors import OutcomeUnknownError, RejectedError
 from bridge.kube import port
 from bridge.slurm.model import GraceSignal
+from tests.unit import test_controller_plan as batch
+from tests.unit import worlds
 from tests.unit.platform_of_three import Three
 
 USR1 = GraceSignal(10, batch=True)
@@ -111,6 +113,41 @@ def test_a_signal_whose_answer_was_lost_is_sent_again(platform: Three) -> None:
     platform.slurm.fail_next("signal", OutcomeUnknownError("timed out"))
     platform.job("alpha", 8)
     platform.until(lambda: platform.slurm.signals == [(borrowing, USR1)])
+
+
+def test_a_job_that_cannot_be_signalled_has_its_grace_and_no_more(platform: Three) -> None:
+    borrowing, _ = lend_to_jobs(platform, signal=USR1)
+    platform.slurm.fail_next("signal", RejectedError("Invalid signal"))
+    platform.job("alpha", 8)
+    platform.run(4)
+    assert platform.runs(borrowing)
+    platform.clock.advance(30_000)
+    platform.until(lambda: not platform.runs(borrowing))
+    assert platform.slurm.signals == []
+
+
+def test_a_kubectl_job_that_makes_way_is_told_and_comes_back(platform: Three) -> None:
+    """It runs in Slurm: the same requeue, an Event on the Job, and its status says that it waits again."""
+    made = batch.batch_job()
+    del made["metadata"]["uid"]
+    made["metadata"]["namespace"] = "bravo"
+    made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {worlds.GPU: "8"}
+    made["metadata"].setdefault("annotations", {})[wellknown.SUBMITTED_BY] = "bob"
+    made["metadata"].setdefault("labels", {})[wellknown.TEAM_LABEL] = "bravo"
+    platform.kube.create(port.JOBS, {"apiVersion": "batch/v1", "kind": "Job", **made}, namespace="bravo")
+    platform.until(lambda: bool(platform.running()))
+    (record,) = platform.slurm.jobs()
+    within = platform.job("charlie", 4)
+    platform.until(lambda: platform.runs(within))
+    asking = platform.job("alpha", 8)
+    platform.until(lambda: not platform.runs(record.job_id))
+    platform.settle()
+    platform.until(lambda: platform.runs(asking))
+    assert platform.events("bravo", "Preempted") == [TOLD]
+    platform.run(2)
+    (job,) = platform.kube.list(port.JOBS, namespace="bravo").items
+    assert not job["status"].get("ready")
+    assert not [c for c in job["status"].get("conditions") or [] if c["type"] in ("Failed", "FailureTarget")]
 
 
 def test_a_victim_that_ends_by_itself_in_its_grace_is_no_victim(platform: Three) -> None:
