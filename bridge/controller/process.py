@@ -36,6 +36,8 @@ from bridge.kube.lease import Lease
 from bridge.kube.port import Gateway, Object
 from bridge.kube.stores import ReflectedStores
 from bridge.kube.tokens import review
+from bridge.ledger import decay
+from bridge.ledger.fairshare import FairShare
 from bridge.ledger.journal import open_ledger
 
 _LOG = structlog.get_logger()
@@ -66,7 +68,8 @@ class Process:
         clock = SystemClock()
         self._ledger = open_ledger(config.ledger_url, clock, outside.fault)
         self._watches = ReflectedStores(outside.gateway, KINDS, self._wake)
-        self._observer = Observer(self._watches, self._ledger, clock)
+        fairshare = FairShare(self._ledger, decay.half_life(config.fairshare_half_life))
+        self._observer = Observer(self._watches, self._ledger, clock, fairshare.sample)
         self._images = Images(slurm=config.slurm_image, login=config.login_image)
         self._operator = Operator(
             outside.gateway,
