@@ -52,6 +52,7 @@ def measure(fleet: Fleet, folder: Path, *, preempts: bool = True) -> dict[str, A
         "most_waiting": most_waiting,
         "virtual_s": platform.clock.at_ms / 1000,
         "seconds": round(cycles.total_s, 3),
+        "cpu_s": round(cycles.cpu_s, 3),
         "decisions_per_s": round(platform.grants / cycles.total_s, 1),
         "cycle": cycles.summary(),
         "peak_mb": peak_mb(),
