@@ -43,7 +43,7 @@ def judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[
         verdict = _judge(section, workload, shape, keepers, now_ms)
         return verdict if verdict.placement is not None else verdict._replace(reason=Reason.RECLAIMING)
     finally:
-        section.lift(workload.id, 1)
+        section.lower(workload.id)
 
 
 def _has_room(section: Section, shape: Shape, placement: Placement) -> bool:

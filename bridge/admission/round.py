@@ -21,10 +21,10 @@ from bridge.admission.line import Line
 from bridge.admission.model import Earmark, Holding, Policy
 from bridge.admission.order import Key, key_of
 from bridge.admission.queues import Rank, Shape, limit_ms, rank_of
-from bridge.admission.section import Section
+from bridge.admission.section import EARMARKED, STARTED, Section, expected
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
-from bridge.workloads.model import NodeName, Workload, WorkloadId
+from bridge.workloads.model import Workload, WorkloadId
 from bridge.workloads.reasons import Reason
 
 SEARCHES = 8  # most searches for victims of one flavor in one pass, so at most as many preemptions
@@ -172,23 +172,16 @@ class Round:
         section, workload = self.section, placed.workload
         if section.marked(workload.id) is not None:
             section.lift(workload.id)
-            self._undo.append(lambda: section.lift(workload.id, 1))
-        self._charge(workload, placed.placement)
+            self._undo.append(lambda: section.lower(workload.id))
+        self._charge(expected(workload, placed.placement, STARTED, self.now_ms))
 
     def _mark(self, workload: Workload, earmark: Earmark) -> None:
         """Charge what is taken back, beside those who still hold it."""
-        self._charge(workload, earmark.placement)
+        self._charge(expected(workload, earmark.placement, EARMARKED))
 
-    def _charge(self, workload: Workload, placement: Mapping[NodeName, int]) -> None:
-        section = self.section
-        section.move(section.balances, workload.team, workload.gpus)
-        section.racks.mark(placement, workload.system)
-
-        def undo() -> None:
-            section.move(section.balances, workload.team, -workload.gpus)
-            section.racks.mark(placement, workload.system, -1)
-
-        self._undo.append(undo)
+    def _charge(self, holding: Holding) -> None:
+        self.section.start(holding)
+        self._undo.append(lambda: self.section.stop(holding))
 
     def _restore(self) -> None:
         while self._undo:

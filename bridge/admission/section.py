@@ -12,15 +12,35 @@ from sortedcontainers import SortedList
 from bridge.admission import forecast
 from bridge.admission.forecast import KNOWN, Forecast, Outlook
 from bridge.admission.model import Earmark, Holding
-from bridge.admission.queues import Queue, Shape, shape_of
+from bridge.admission.queues import Queue, Shape, limit_ms, shape_of
 from bridge.admission.racks import NOWHERE, Racks
-from bridge.admission.supply import NodeSupply
+from bridge.admission.supply import NodeSupply, Placement
 from bridge.quota.fairshare import FairShare
 from bridge.quota.model import FlavorName, TeamName
 from bridge.quota.tree import Balances, Tree
-from bridge.workloads.model import NodeName, System, Workload, WorkloadId
+from bridge.workloads.model import Grant, GrantState, NodeName, Workload, WorkloadId
 
 Attempt = tuple[WorkloadId, int]
+
+STARTED, EARMARKED = 0, -1
+"""Attempts of what a pass starts, and of what an earmark will hold: the ledger's begin at 1."""
+
+
+def expected(workload: Workload, placement: Placement, attempt: int, now_ms: int | None = None) -> Holding:
+    """Return what a waiting workload will hold; with the time of its start, also when it ends."""
+    limit = None if now_ms is None else limit_ms(workload)
+    grant = Grant(
+        workload.id,
+        attempt,
+        workload.team,
+        workload.flavor,
+        workload.system,
+        sum(placement.values()),
+        GrantState.RESERVED,
+        placement,
+    )
+    ends_ms = None if now_ms is None or limit is None else now_ms + limit
+    return Holding(grant, workload.priority, ends_ms, workload.endless)
 
 
 class Section:
@@ -39,8 +59,9 @@ class Section:
         self.supplies: dict[NodeName, NodeSupply] = {}  # as they were told
         self.racks = Racks()
         self._shapes: dict[WorkloadId, Shape] = {}  # of those in a queue
-        self._marked: dict[WorkloadId, tuple[Earmark, System]] = {}  # earmarks that are charged
+        self._marked: dict[WorkloadId, tuple[Earmark, Holding]] = {}  # charged ones, and what they will hold
         self._on: dict[NodeName, dict[Attempt, Holding]] = {}
+        self._known: dict[Attempt, Holding] = {}  # all that is on nodes
         self._ending: SortedList[tuple[int, WorkloadId, int]] = SortedList()
         self._outlook = Forecast(self.racks, self._on)
         self.reorganise(tree, history, known=known)
@@ -57,8 +78,8 @@ class Section:
         self._ceilings: dict[TeamName, int] = {}
         for holding in self.all_holdings():
             self._charge(holding, 1)
-        for earmark, _ in self._marked.values():
-            self.move(self.balances, earmark.team, earmark.gpus)
+        for _, expected in self._marked.values():
+            self._charge(expected, 1)
 
     def remember(self, history: Mapping[TeamName, float]) -> None:
         """Take another history."""
@@ -149,22 +170,41 @@ class Section:
             self._enter(name)
 
     def _place(self, holding: Holding) -> None:
-        grant = holding.grant
-        key = (grant.workload, grant.attempt)
         self._charge(holding, 1)
-        for node in grant.placement:
+        self._expect(holding)
+        self.racks.occupy(holding.grant.placement, holding.grant.system)
+
+    def _drop(self, holding: Holding) -> None:
+        self._charge(holding, -1)
+        self._forget(holding)
+        self.racks.occupy(holding.grant.placement, holding.grant.system, -1)
+
+    def start(self, holding: Holding) -> None:
+        """Count what is to hold beside all that is counted already, until `stop`: a pass's starts, and earmarks."""
+        self._charge(holding, 1)
+        self._expect(holding)
+        self.racks.mark(holding.grant.placement, holding.grant.system)
+
+    def stop(self, holding: Holding) -> None:
+        """Undo `start`."""
+        self._charge(holding, -1)
+        self._forget(holding)
+        self.racks.mark(holding.grant.placement, holding.grant.system, -1)
+
+    def _expect(self, holding: Holding) -> None:
+        """Let forecasts see when it ends."""
+        key = (holding.grant.workload, holding.grant.attempt)
+        self._known[key] = holding
+        for node in holding.grant.placement:
             self._on.setdefault(node, {})[key] = holding
-        self.racks.occupy(grant.placement, grant.system)
         if holding.ends_ms is not None:
             self._ending.add((holding.ends_ms, *key))
 
-    def _drop(self, holding: Holding) -> None:
-        grant = holding.grant
-        key = (grant.workload, grant.attempt)
-        self._charge(holding, -1)
-        for node in grant.placement:
+    def _forget(self, holding: Holding) -> None:
+        key = (holding.grant.workload, holding.grant.attempt)
+        del self._known[key]
+        for node in holding.grant.placement:
             del self._on[node][key]
-        self.racks.occupy(grant.placement, grant.system, -1)
         if holding.ends_ms is not None:
             self._ending.remove((holding.ends_ms, *key))
 
@@ -216,18 +256,20 @@ class Section:
         found = self._marked.get(name)
         return None if found is None else found[0]
 
-    def lift(self, name: WorkloadId, sign: int = -1) -> None:
-        """Take a charged earmark off balances and nodes (-1), or put it back (1)."""
-        earmark, system = self._marked[name]
-        self.move(self.balances, earmark.team, sign * earmark.gpus)
-        self.racks.mark(earmark.placement, system, sign)
+    def lift(self, name: WorkloadId) -> None:
+        """Take a charged earmark off balances and nodes, until `lower`."""
+        self.stop(self._marked[name][1])
+
+    def lower(self, name: WorkloadId) -> None:
+        """Put a lifted earmark back."""
+        self.start(self._marked[name][1])
 
     def _charge_mark(self, name: WorkloadId, *, lapsed: bool = False) -> None:
         """Charge a workload's earmark exactly while it waits and holds nothing."""
         earmark, workload = self.earmarks.get(name), self.waiting.get(name)
         wanted = None
         if earmark is not None and workload is not None and self.holds(name) is None and not lapsed:
-            wanted = (earmark, workload.system)
+            wanted = (earmark, expected(workload, earmark.placement, EARMARKED))
         if self._marked.get(name) == wanted:
             return
         if name in self._marked:
@@ -235,7 +277,7 @@ class Section:
             del self._marked[name]
         if wanted is not None:
             self._marked[name] = wanted
-            self.lift(name, 1)
+            self.lower(name)
 
     # Nodes.
 
@@ -269,7 +311,7 @@ class Section:
         outlooks = self.outlooks(shape)
         if len(outlooks) < shape.nodes or any(each.certainty != KNOWN for each in outlooks):
             return None
-        ending = (self.holdings[name][attempt] for _, name, attempt in self._ending)
+        ending = (self._known[name, attempt] for _, name, attempt in self._ending)
         quota_ms = forecast.quota_ms(self.balances, (shape.team, self.flavor, shape.gpus), ending)
         return None if quota_ms is None else max(quota_ms, *(each.at_ms for each in outlooks))
 
