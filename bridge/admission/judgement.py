@@ -8,7 +8,7 @@ is blocked stays blocked.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bridge.admission.keeping import Keeper
+from bridge.admission.keeping import Keeper, Trials
 from bridge.admission.queues import Shape, limit_ms
 from bridge.admission.racks import NOWHERE
 from bridge.admission.section import Section
@@ -29,18 +29,28 @@ class Verdict(NamedTuple):
     passes_ms: int | None = None  # until then it ends before somebody's earliest start
 
 
-def judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[Keeper], now_ms: int) -> Verdict:
-    """Judge a workload against those who keep and come before it in the order. Changes nothing."""
+def judge(
+    section: Section,
+    workload: Workload,
+    shape: Shape,
+    keepers: Sequence[Keeper],
+    now_ms: int,
+    trials: Trials | None = None,
+) -> Verdict:
+    """Judge a workload against those who keep and come before it in the order. Changes nothing.
+
+    With `trials`, which save a pass most of the work, the verdict does not say which of several keepers it is behind.
+    """
     own = section.marked(workload.id)
     if own is None:
-        return _judge(section, workload, shape, keepers, now_ms)
+        return _judge(section, workload, shape, keepers, now_ms, trials)
     section.lift(workload.id)
     try:
         if _has_room(section, shape, own.placement) and _admits(section, shape):
             within = section.balances.within(shape.team, section.flavor, shape.gpus)
             if shape.preemptible or within:
                 return Verdict(Reason.STARTING, within, own.placement)
-        verdict = _judge(section, workload, shape, keepers, now_ms)
+        verdict = _judge(section, workload, shape, keepers, now_ms, None)
         return verdict if verdict.placement is not None else verdict._replace(reason=Reason.RECLAIMING)
     finally:
         section.lower(workload.id)
@@ -59,7 +69,14 @@ def _admits(section: Section, shape: Shape) -> bool:
     return shape.gpus <= section.balances.available(shape.team, section.flavor)
 
 
-def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence[Keeper], now_ms: int) -> Verdict:
+def _judge(
+    section: Section,
+    workload: Workload,
+    shape: Shape,
+    keepers: Sequence[Keeper],
+    now_ms: int,
+    trials: Trials | None,
+) -> Verdict:
     balances = section.balances
     within = balances.within(shape.team, section.flavor, shape.gpus)
     if not shape.preemptible and not within:
@@ -70,7 +87,7 @@ def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence
     limit = limit_ms(workload)
     kept = [each for each in keepers if each.binds(within=within)]
     ahead = [each for each in kept if not each.passed_by(limit, now_ms)] if limit is not None else kept
-    verdict = _beside(section, shape, ahead, available, within=within)
+    verdict = _beside(section, shape, ahead, available, trials, within=within)
     if verdict.placement is None and len(ahead) < len(kept):
         passed = [
             each.earliest_ms - (limit or 0) for each in kept if each not in ahead and each.earliest_ms is not None
@@ -81,10 +98,12 @@ def _judge(section: Section, workload: Workload, shape: Shape, keepers: Sequence
     return verdict
 
 
-def _beside(section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, *, within: bool) -> Verdict:
+def _beside(
+    section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, trials: Trials | None, *, within: bool
+) -> Verdict:
     """Judge what quota admits beside all that is kept for those ahead."""
-    closed = frozenset[NodeName]().union(*(each.nodes for each in ahead))
-    behind = _short_of_quota(section, shape, ahead, available)
+    closed = frozenset[NodeName]().union(*(each.nodes for each in ahead)) if ahead else NOWHERE
+    behind = _short_of_quota(section, shape, ahead, available, trials)
     if behind is None:
         placement = section.racks.place(shape.share, shape.nodes, closed, shape.within_nodes)
         if placement is not None:
@@ -96,20 +115,37 @@ def _beside(section: Section, shape: Shape, ahead: Sequence[Keeper], available: 
     return Verdict(Reason.BEHIND_GANG, within, None, behind, closed)
 
 
-def _short_of_quota(section: Section, shape: Shape, ahead: Sequence[Keeper], available: int) -> Keeper | None:
+def _short_of_quota(
+    section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, trials: Trials | None
+) -> Keeper | None:
     """Return the keeper whose quota this workload would need."""
-    if available - sum(each.shape.gpus for each in ahead) >= shape.gpus:
-        return None  # whatever is charged, `available` falls by no more than that
+    spare = available - shape.gpus  # whatever is charged, `available` falls by no more than that
+    if spare >= sum(each.gpus for each in ahead):
+        return None
+    root = section.tree.path(shape.team)[-1]
+    near = [each for each in ahead if each.root == root]
+    own = [each for each in near if each.shape.team == shape.team]
+    if trials is not None and spare < sum(each.gpus for each in own):
+        return own[-1]  # what is charged to the team itself, `available` falls by exactly that
+    if spare >= sum(each.gpus for each in near):
+        return None
+    if trials is not None:
+        return None if trials.available(near, shape.team) >= shape.gpus else near[-1]
+    return _first_short(section, shape, near)
+
+
+def _first_short(section: Section, shape: Shape, ahead: Sequence[Keeper]) -> Keeper | None:
+    """Charge one keeper after the other until too little is left."""
     charged: list[Keeper] = []
     try:
         for each in ahead:
-            section.balances.charge(each.shape.team, section.flavor, each.shape.gpus)
+            section.balances.charge(each.shape.team, section.flavor, each.gpus)
             charged.append(each)
             if shape.gpus > section.balances.available(shape.team, section.flavor):
                 return each
     finally:
         for each in charged:
-            section.balances.refund(each.shape.team, section.flavor, each.shape.gpus)
+            section.balances.refund(each.shape.team, section.flavor, each.gpus)
     return None
 
 

@@ -13,11 +13,13 @@ Backfill: who surely ends before the keeper's earliest start may pass. The earli
 bridge.admission.forecast); where it is not known nobody passes on it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bridge.admission.forecast import ENDLESS
 from bridge.admission.queues import Shape
 from bridge.admission.section import Section
+from bridge.quota.model import TeamName
+from bridge.quota.tree import Balances
 from bridge.workloads.model import NodeName, Workload
 
 KEEPERS = 16  # most keepers of one flavor in one pass: with more, a pass would be mostly about what is kept
@@ -26,7 +28,7 @@ KEEPERS = 16  # most keepers of one flavor in one pass: with more, a pass would 
 class Keeper:
     """A workload for which quota is kept, and nodes where it waits for those."""
 
-    __slots__ = ("_at_ms", "_section", "ends", "nodes", "shape", "within", "workload")
+    __slots__ = ("_at_ms", "_section", "ends", "gpus", "nodes", "root", "shape", "within", "workload")
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class Keeper:
         """Keep for `workload`; `ends`: only work that ends is in its way."""
         self.workload = workload
         self.shape = shape
+        self.gpus = shape.gpus
+        self.root = section.tree.path(shape.team)[-1]
         self.within = within
         self.nodes = nodes
         self.ends = ends
@@ -61,6 +65,30 @@ class Keeper:
     def passed_by(self, limit_ms: int | None, now_ms: int) -> bool:
         """Return whether work that runs at most `limit_ms` surely ends before the earliest start."""
         return limit_ms is not None and self.earliest_ms is not None and now_ms + limit_ms <= self.earliest_ms
+
+
+class Trials:
+    """Balances with keepers charged, kept up to date while a pass charges what starts."""
+
+    def __init__(self, section: Section) -> None:
+        """Start without any."""
+        self._section = section
+        self._charged: dict[tuple[Keeper, ...], Balances] = {}
+
+    def available(self, keepers: Sequence[Keeper], team: TeamName) -> int:
+        """Return what would be available to a team were these keepers served."""
+        key, flavor = tuple(keepers), self._section.flavor
+        trial = self._charged.get(key)
+        if trial is None:
+            trial = self._charged[key] = self._section.balances.copy()
+            for each in keepers:
+                trial.charge(each.shape.team, flavor, each.gpus)
+        return trial.available(team, flavor)
+
+    def charge(self, team: TeamName, gpus: int) -> None:
+        """Charge what was charged to the balances themselves."""
+        for trial in self._charged.values():
+            self._section.move(trial, team, gpus)
 
 
 def keeper(

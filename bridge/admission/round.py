@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from bridge.admission import reclaim, refusals
 from bridge.admission.decisions import Placed
 from bridge.admission.judgement import Verdict, judge
-from bridge.admission.keeping import KEEPERS, Keeper, keeper
+from bridge.admission.keeping import KEEPERS, Keeper, Trials, keeper
 from bridge.admission.line import Line
 from bridge.admission.model import Earmark, Holding, Policy
 from bridge.admission.order import Key, key_of
@@ -58,6 +58,7 @@ class Round:
         self._stuck: set[TeamName] = set()  # queues where one that is blocked has no earmark
         self._kept: set[TeamName] = set()
         self._undo: list[Callable[[], None]] = []
+        self._trials = Trials(section)
         self._going: set[tuple[WorkloadId, int]] = set()
 
     def run(self) -> None:
@@ -123,7 +124,7 @@ class Round:
 
     def _decide(self, workload: Workload, shape: Shape, line: Line) -> None:
         section = self.section
-        verdict = judge(section, workload, shape, self.keepers, self.now_ms)
+        verdict = judge(section, workload, shape, self.keepers, self.now_ms, self._trials)
         if verdict.passes_ms is not None:
             self._wake(verdict.passes_ms + 1)
         if verdict.placement is not None:
@@ -172,6 +173,7 @@ class Round:
         section, workload = self.section, placed.workload
         if section.marked(workload.id) is not None:
             section.lift(workload.id)
+            self._trials = Trials(section)
             self._undo.append(lambda: section.lower(workload.id))
         self._charge(expected(workload, placed.placement, STARTED, self.now_ms))
 
@@ -181,9 +183,11 @@ class Round:
 
     def _charge(self, holding: Holding) -> None:
         self.section.start(holding)
+        self._trials.charge(holding.grant.team, holding.grant.gpus)
         self._undo.append(lambda: self.section.stop(holding))
 
     def _restore(self) -> None:
+        self._trials = Trials(self.section)
         while self._undo:
             self._undo.pop()()
 
