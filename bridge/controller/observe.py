@@ -177,7 +177,10 @@ class Observer:
         _since(self._memory.idle_since_ms, idle, now_ms)
 
     def _count_failure(self, pod: Object, node: NodeName, now_ms: int, *, usable: bool) -> None:
+        """Count a worker that ended by itself; one that ends because it was deleted did not fail."""
         memory, uid = self._memory, pod["metadata"]["uid"]
+        if pods.deleting(pod):
+            return
         if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             if uid not in memory.failed_uids:
                 memory.failed_uids.add(uid)

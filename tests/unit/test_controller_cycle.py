@@ -250,3 +250,15 @@ def test_a_reading_older_than_our_last_act_is_not_acted_on(platform: Platform) -
     poller = Poller(platform.slurm, platform.clock, poll_ms=100, busy_poll_ms=50, wake=lambda: None)
     stale: Reading = poller.view(not_before=1e12, wait_s=0.0)
     assert not stale.ok
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "by itself"])
+def test_a_worker_that_ends_because_it_was_deleted_did_not_fail(platform: Platform, deleted: bool) -> None:
+    """Else a node that has just served pods could have no worker for a while."""
+    job = platform.sbatch(4)
+    platform.until(lambda: platform.slurm.job(job).nodes == ("h100-g1",))
+    if deleted:
+        platform.kube.delete(port.PODS, "h100-g1", namespace="slurm")
+    ended = {"status": {"phase": "Succeeded"}}
+    platform.kube.patch(port.PODS, "h100-g1", ended, namespace="slurm", subresource="status")
+    assert len(platform.cycle.once().world.memory.failures) == (0 if deleted else 1)
