@@ -1,7 +1,7 @@
 """In-memory Source and Authenticator: for tests of the API and the CLI, and to look at the tables by hand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.api.identity import Identity, NotAuthenticatedError
 from bridge.api.views import (
@@ -71,9 +71,10 @@ class FakeSource:
         """Return what the test says was found."""
         return tuple(self.found_problems)
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
-        """Return the usage rows, whatever the window; an empty window has none."""
-        return tuple(self.usage_rows) if from_ms < to_ms else ()
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
+        """Return the usage rows, whatever the window, in its first part; an empty window has none."""
+        del cuts
+        return tuple(replace(row, from_ms=from_ms) for row in self.usage_rows) if from_ms < to_ms else ()
 
     def cancel(self, identity: Identity, workload: str) -> CancelView:
         """Record who asked first."""

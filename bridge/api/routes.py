@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 
 from bridge.api import lookup, problems, visibility, window
+from bridge.api import usage as usages
 from bridge.api.identity import Authenticator, Identity
 from bridge.api.source import Source
 from bridge.api.views import (
@@ -137,14 +138,18 @@ def ledger_verify(here: Here, identity: Caller) -> VerifyView:
 @router.get("/usage")
 def usage(
     here: Here,
-    from_: Annotated[str, Query(alias="from", max_length=64)] = "24h",
+    identity: Caller,
+    from_: Annotated[str, Query(alias="from", max_length=64)] = "month",
     to: Annotated[str, Query(max_length=64)] = "now",
+    by: Annotated[str, Query(max_length=64)] = "team,system,flavor",
 ) -> UsageView:
-    """GPU-milliseconds that each team held while running, within [from, to)."""
+    """GPU-milliseconds held while running, within [from, to), of the teams that the caller may see."""
     now_ms = here.now_ms()
     from_ms, to_ms = window.parse("from", from_, now_ms=now_ms), window.parse("to", to, now_ms=now_ms)
     window.check(from_ms, to_ms)
-    return UsageView.of(from_ms, to_ms, here.source.usage(from_ms=from_ms, to_ms=to_ms))
+    chosen = usages.parse(by)
+    rows = here.source.usage(from_ms=from_ms, to_ms=to_ms, cuts=usages.cuts(chosen, from_ms, to_ms))
+    return usages.view(identity, rows, chosen, from_ms, to_ms)
 
 
 def _resolve(source: Source, identity: Identity, ref: str) -> QueueRow:

@@ -47,8 +47,8 @@ class Source(Protocol):
         """Recompute the ledger; empty is the proof."""
         ...
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
-        """GPU-ms per team, system and flavor within the window."""
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
+        """GPU-ms per team, system, flavor, user and part of the window; `cuts`: where parts begin inside it."""
         ...
 
     def cancel(self, identity: Identity, workload: str) -> CancelView:

@@ -3,7 +3,7 @@
 Amounts are whole GPUs, times Unix milliseconds (`*_ms`), spans say their unit. A document only gains fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -217,26 +217,24 @@ class VerifyView(View):
 
 
 class UsageRow(View):
-    """Exact integral of what a team held while running."""
+    """Exact integral of what was held while running. A field that the sum is not told apart by is "" (or None)."""
 
-    team: str
-    system: System
-    flavor: str
+    team: str = ""
+    user: str = ""
+    system: System | None = None
+    flavor: str = ""
+    from_ms: int | None = None  # begin and end of the day or month, within the window
+    to_ms: int | None = None
     gpu_ms: int
 
 
 class UsageView(View):
-    """Usage within [from_ms, to_ms)."""
+    """Usage within [from_ms, to_ms), of the teams that the caller may see."""
 
     from_ms: int
     to_ms: int
+    by: tuple[str, ...] = ()
     items: tuple[UsageRow, ...]
-
-    @classmethod
-    def of(cls, from_ms: int, to_ms: int, rows: Sequence[port.Usage]) -> "UsageView":
-        """Show the ledger's answer."""
-        items = tuple(UsageRow(team=r.team, system=r.system, flavor=r.flavor, gpu_ms=r.gpu_ms) for r in rows)
-        return cls(from_ms=from_ms, to_ms=to_ms, items=items)
 
 
 class CancelRequest(BaseModel):

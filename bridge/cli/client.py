@@ -83,9 +83,9 @@ class Client:
         """GET /v1/ledger/verify."""
         return self._get(VerifyView, "/v1/ledger/verify")
 
-    def usage(self, *, start: str, end: str) -> Answer[UsageView]:
+    def usage(self, *, start: str, end: str, by: str) -> Answer[UsageView]:
         """GET /v1/usage."""
-        return self._get(UsageView, "/v1/usage", {"from": start, "to": end})
+        return self._get(UsageView, "/v1/usage", {"from": start, "to": end, "by": by})
 
     def cancel(self, ref: str) -> Answer[CancelView]:
         """POST /v1/cancel."""

@@ -1,6 +1,6 @@
 """How spans, times and amounts read. Pure."""
 
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 PRECISE_BELOW_S = 10
@@ -27,6 +27,18 @@ def moment(at_ms: int, *, now_ms: int, zone: tzinfo | None = None) -> str:
     clock = f"{at:%H:%M:%S}.{at_ms % 1000:03}"
     today = datetime.fromtimestamp(now_ms / 1000, zone).astimezone(zone).date()
     return clock if at.date() == today else f"{at:%Y-%m-%d} {clock}"
+
+
+def utc(at_ms: int) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
+
+
+def day(at_ms: int) -> str:
+    """Read a moment in UTC to the minute, as a day alone at midnight."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{at:%Y-%m-%d}" if (at.hour, at.minute) == (0, 0) else f"{at:%Y-%m-%d %H:%M}"
 
 
 def gpu_hours(gpu_ms: int) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 import typer
 
 from bridge.cli.faults import CliError, Exit
-from bridge.cli.output import Output
+from bridge.cli.output import Output, Report
 
 if TYPE_CHECKING:
     from bridge.cli.client import Client
@@ -146,16 +146,25 @@ def cancel(
 @sentences
 def usage(
     from_: Annotated[
-        str, typer.Option("--from", help="an age (90m, 24h, 7d), a date or RFC 3339 time, or milliseconds")
-    ] = "24h",
+        str,
+        typer.Option("--from", help="a day (2026-12-01), a time, an age (7d or -7d, 24h, 90m), today, or month"),
+    ] = "month",
     to: Annotated[str, typer.Option("--to", help="likewise, or now")] = "now",
-    output: OutputOption = Output.TABLE,
+    by: Annotated[
+        str, typer.Option("--by", help="team, user, system, flavor, and day or month (UTC), with commas")
+    ] = "team,system,flavor",
+    output: Annotated[
+        Report, typer.Option("--output", "-o", help="table for people; csv and json have the exact milliseconds")
+    ] = Report.TABLE,
 ) -> None:
-    """Show the GPU-hours that each team held while running."""
-    from bridge.cli import tables, terminal
+    """Show the GPU-hours held while running: your teams', or everybody's for an admin. By default, of this month."""
+    from bridge.cli import reports, terminal
 
-    answer = client().usage(start=from_, end=to)
-    terminal.show(output, answer.document, lambda: tables.usage(answer.view.items))
+    answer = client().usage(start=from_, end=to, by=by)
+    if output is Report.CSV:
+        sys.stdout.write(reports.csv(answer.view))
+        return
+    terminal.show(Output(output), answer.document, lambda: reports.usage(answer.view))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The two forms of every answer."""
+"""The forms of an answer."""
 
 from enum import StrEnum
 
@@ -7,4 +7,12 @@ class Output(StrEnum):
     """What `--output` takes."""
 
     TABLE = "table"
+    JSON = "json"
+
+
+class Report(StrEnum):
+    """What `--output` takes where an answer is rows of amounts, for a spreadsheet or a bill too."""
+
+    TABLE = "table"
+    CSV = "csv"
     JSON = "json"

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bridge.api.views import EntryView, Holder, NodeRow, QueueRow, QuotaRow, State, UsageRow
+from bridge.api.views import EntryView, Holder, NodeRow, QueueRow, QuotaRow, State
 from bridge.cli import formats
 
 STATE_STYLE = {
@@ -154,18 +154,6 @@ def _entry(row: EntryView, now_ms: int) -> list[Text]:
         cell(row.seq), cell(formats.moment(row.at_ms, now_ms=now_ms)), cell(row.step),
         cell(row.team or ""), cell(change), cell(workload), cell(detail),
     ]  # fmt: skip
-
-
-def usage(rows: Sequence[UsageRow]) -> RenderableType:
-    """Show GPU-hours per team, system and flavor, with the sum."""
-    if not rows:
-        return cell("nothing was held in this window")
-    lines = [
-        [cell(row.team), cell(row.system), cell(row.flavor), cell(formats.gpu_hours(row.gpu_ms))]
-        for row in sorted(rows, key=lambda row: (row.team, row.system, row.flavor))
-    ]
-    total = [cell("all", "bold"), cell(""), cell(""), cell(formats.gpu_hours(sum(row.gpu_ms for row in rows)), "bold")]
-    return grid(("TEAM", "SYSTEM", "FLAVOR", ">GPU-HOURS"), [*lines, total])
 
 
 def _count(value: int, style: str = "") -> Text:

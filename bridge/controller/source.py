@@ -190,9 +190,9 @@ class BeatSource:
         """Recompute the ledger."""
         return self._ledger.verify()
 
-    def usage(self, *, from_ms: int, to_ms: int) -> Sequence[Usage]:
+    def usage(self, *, from_ms: int, to_ms: int, cuts: Sequence[int] = ()) -> Sequence[Usage]:
         """GPU-ms within the window."""
-        return self._ledger.usage(from_ms=from_ms, to_ms=to_ms)
+        return self._ledger.usage(from_ms=from_ms, to_ms=to_ms, cuts=cuts)
 
     def cancel(self, identity: Identity, workload: str) -> CancelView:
         """Record the intent; the next cycle sends it, and repeats it until the end is seen."""

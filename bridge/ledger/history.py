@@ -15,7 +15,9 @@ from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import System
 
 MAX_PARTS: Final = 1_200
-"""The most parts that one window is cut into: three years of days, a century of months."""
+"""The most parts that one window is cut into: three years of days, ninety of months."""
+
+_DAY_MS: Final = 86_400_000
 
 _Key = tuple[int, TeamName, System, FlavorName, str]
 
@@ -52,12 +54,13 @@ def usage(
 
 def days(from_ms: int, to_ms: int) -> list[int]:
     """Return each 00:00 UTC inside a window."""
-    day_ms = 86_400_000
-    return list(range((from_ms // day_ms + 1) * day_ms, to_ms, day_ms))
+    _check(from_ms, to_ms, _DAY_MS)
+    return list(range((from_ms // _DAY_MS + 1) * _DAY_MS, to_ms, _DAY_MS))
 
 
 def months(from_ms: int, to_ms: int) -> list[int]:
     """Return each first of a month, 00:00 UTC, inside a window."""
+    _check(from_ms, to_ms, 28 * _DAY_MS)
     first = datetime.fromtimestamp(from_ms / 1000, UTC)
     year, month = first.year, first.month
     found: list[int] = []
@@ -69,13 +72,17 @@ def months(from_ms: int, to_ms: int) -> list[int]:
         found.append(at_ms)
 
 
-def _begins(from_ms: int, to_ms: int, cuts: Sequence[int]) -> list[int]:
-    begins = sorted({from_ms, *(cut for cut in cuts if from_ms < cut < to_ms)})
-    if len(begins) > MAX_PARTS:
+def _check(from_ms: int, to_ms: int, part_ms: int) -> None:
+    """Refuse to make more parts than anybody reads."""
+    if to_ms - from_ms > MAX_PARTS * part_ms:
+        parts = (to_ms - from_ms) // part_ms
         raise InvalidInputError(
-            f"the window is cut into {len(begins)} parts, at most {MAX_PARTS} are told at once: ask for a shorter one"
+            f"from={from_ms} to={to_ms} has {parts} parts, at most {MAX_PARTS} are told at once: shorten the window"
         )
-    return begins
+
+
+def _begins(from_ms: int, to_ms: int, cuts: Sequence[int]) -> list[int]:
+    return sorted({from_ms, *(cut for cut in cuts if from_ms < cut < to_ms)})
 
 
 def _shares(begins: Sequence[int], from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:

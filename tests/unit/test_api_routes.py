@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -239,13 +240,60 @@ def test_verify_counts_for_everybody_and_tells_admins(client: httpx.Client, sour
 
 
 def test_usage_is_exact_and_its_window_is_checked(client: httpx.Client) -> None:
-    found = client.get("/v1/usage?from=1000&to=2000", headers=as_("alice")).json()
+    found = client.get("/v1/usage?from=1000&to=2000", headers=as_("admin")).json()
     assert (found["from_ms"], found["to_ms"]) == (1000, 2000)
     assert sum(row["gpu_ms"] for row in found["items"]) == 9_900_500
     backwards = client.get("/v1/usage?from=2000&to=1000", headers=as_("alice"))
     assert backwards.status_code == 422
     assert backwards.json()["detail"].startswith("from=2000 is not before to=1000")
     assert client.get("/v1/usage?from=yesterday", headers=as_("alice")).json()["detail"].startswith("from='yesterday'")
+
+
+def test_usage_is_of_this_month_and_of_the_callers_teams(client: httpx.Client) -> None:
+    found = client.get("/v1/usage", headers=as_("alice")).json()
+    first = datetime.fromtimestamp(sample.NOW_MS / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    assert (found["from_ms"], found["to_ms"]) == (int(first.timestamp()) * 1000, sample.NOW_MS)
+    assert {row["team"] for row in found["items"]} == {"vision"}
+    assert {row["team"] for row in client.get("/v1/usage", headers=as_("bob")).json()["items"]} == {"nlp"}
+
+
+@pytest.mark.parametrize(
+    ("by", "rows"),
+    [
+        ("team", [("nlp", "", None, 900_000), ("vision", "", None, 9_000_500)]),
+        ("user", [("", "alice", None, 9_000_500), ("", "nora", None, 900_000)]),
+        (
+            "system,team",
+            [
+                ("nlp", "", "slurm", 900_000),
+                ("vision", "", "kubernetes", 1_800_500),
+                ("vision", "", "slurm", 7_200_000),
+            ],
+        ),
+    ],
+)
+def test_usage_is_told_apart_by_what_is_asked_for(
+    client: httpx.Client, by: str, rows: list[tuple[str, str, str | None, int]]
+) -> None:
+    found = client.get(f"/v1/usage?by={by}", headers=as_("admin")).json()["items"]
+    assert [(row["team"], row["user"], row["system"], row["gpu_ms"]) for row in found] == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("by=colour", "by='colour': 'colour' is not among day, month, team, user, system, flavor"),
+        ("by=day,month", "by='day,month': ask for day or month, not for both"),
+        ("by=,", "by=',' names nothing"),
+        ("by=day&from=0", "at most 1200 are told at once"),
+        ("from=999999999d", "is before 1970 or after the year 9999"),
+        ("from=999999999999999", "is before 1970 or after the year 9999"),
+    ],
+)
+def test_usage_that_cannot_be_told_is_refused_in_one_sentence(client: httpx.Client, query: str, sentence: str) -> None:
+    refused = client.get(f"/v1/usage?{query}", headers=as_("alice"))
+    assert refused.status_code == 422
+    assert sentence in refused.json()["detail"]
 
 
 def test_an_outage_is_a_503_that_says_so_and_status_still_answers(

@@ -156,9 +156,27 @@ def test_verify_ends_with_1_when_the_ledger_does_not_add_up(source: fake.FakeSou
 
 
 def test_usage_adds_up() -> None:
-    lines = rows_of(sbridge("usage", "--from", "7d"))
+    lines = rows_of(sbridge("usage", "--from", "-7d"))
     assert ["vision", "kubernetes", "h100", "0.500"] in lines
-    assert lines[-1] == ["all", "2.750"]
+    assert ["all", "2.750"] in lines
+
+
+def test_usage_as_csv_has_the_exact_milliseconds() -> None:
+    result = sbridge("usage", "--from", "2026-12-01", "--to", "2026-12-02", "--by", "team,user,system", "-o", "csv")
+    window = "2026-12-01T00:00:00.000Z,2026-12-02T00:00:00.000Z"
+    assert result.stdout.splitlines() == [
+        "from,to,team,user,system,gpu_ms,gpu_hours",
+        f"{window},nlp,nora,slurm,900000,0.250000",
+        f"{window},vision,alice,kubernetes,1800500,0.500139",
+        f"{window},vision,alice,slurm,7200000,2.000000",
+    ]
+
+
+def test_usage_by_day_is_told_by_day() -> None:
+    lines = rows_of(sbridge("usage", "--from", "2026-12-01", "--to", "2026-12-03", "--by", "team,day"))
+    assert lines[0] == ["DAY", "TEAM", "GPU-HOURS"]
+    assert ["2026-12-01", "vision", "2.500"] in lines
+    assert json.loads(sbridge("usage", "--by", "month", "-o", "json").stdout)["by"] == ["month"]
 
 
 def test_cancel_records_each_and_ends_with_the_first_failure(source: fake.FakeSource) -> None:
@@ -224,7 +242,7 @@ def test_an_ambiguous_name_lists_what_to_type(source: fake.FakeSource) -> None:
         ("explain 126", "/v1/explain?ref=126"),
         ("ledger log --after 2", "/v1/ledger/entries?after=2&limit=20"),
         ("ledger verify", "/v1/ledger/verify"),
-        ("usage --from 1000 --to 2000", "/v1/usage?from=1000&to=2000"),
+        ("usage --from 1000 --to 2000 --by team", "/v1/usage?from=1000&to=2000&by=team"),
     ],
 )
 def test_json_is_the_apis_document(url: str, command: str, path: str) -> None:
