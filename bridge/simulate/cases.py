@@ -44,7 +44,7 @@ class Case:
     supplies: tuple[NodeSupply, ...]
     work: tuple[tuple[Job, Workload], ...]  # by submission
     refused: tuple[Refused, ...]
-    guarantees: Mapping[TeamName, int]  # over all its pools
+    guarantees: Mapping[TeamName, int]  # over all its pools; of inner teams what they do not pass on
     notes: tuple[str, ...] = ()
 
     @property
@@ -66,7 +66,6 @@ class _Plan:
     pools: dict[FlavorName, list[Node]]
     pool_of: Callable[[Job], FlavorName]
     team_of: Callable[[Job], TeamName] = lambda job: job.team
-    guarantees: dict[TeamName, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,9 +83,7 @@ def make(policy: PolicyName, scenario: Scenario) -> Case:
     settings = scenario.settings
     terms = {each.spec.name: each.preemption for each in scenario.teams if each.preemption is not None}
     default = Preemption(min_runtime_ms=settings.min_runtime_ms, grace_ms=settings.grace_ms)
-    guarantees = plan.guarantees or {
-        spec.name: sum(quota.guarantee for quota in spec.quotas.values()) for spec in plan.specs
-    }
+    guarantees = {team: sum(tree.share(team, pool).own for pool in plan.pools) for team in tree.teams}
     return Case(
         policy,
         tree,
@@ -94,7 +91,7 @@ def make(policy: PolicyName, scenario: Scenario) -> Case:
         tuple(NodeSupply(node.name, flavor, node.gpus) for flavor, nodes in plan.pools.items() for node in nodes),
         work,
         refused,
-        guarantees,
+        {team: gpus for team, gpus in guarantees.items() if gpus or not tree.children(team)},
         tuple(plan.notes),
     )
 
@@ -107,6 +104,9 @@ def _shared(scenario: Scenario) -> _Plan:
         plan.notes.append(
             f"the teams are guaranteed {promised} GPUs, the fleet has {scenario.gpus}: not all guarantees can hold"
         )
+    roots = [spec.name for spec in specs if spec.parent is None]
+    if len(roots) > 1:
+        plan.notes.append(f"{len(roots)} teams have no parent: each lends and borrows within its own tree only")
     return plan
 
 
@@ -117,13 +117,15 @@ def _static(scenario: Scenario) -> _Plan:
     pools = {FlavorName(f"nodes of {team}"): nodes for team, nodes in parts.items()}
     sizes = {team: sum(node.gpus for node in nodes) for team, nodes in parts.items()}
     specs = [
-        TeamSpec(team, quotas={FlavorName(f"nodes of {team}"): Quota(gpus, gpus, 0)}) for team, gpus in sizes.items()
+        TeamSpec(team, quotas={FlavorName(f"nodes of {team}"): Quota(gpus, gpus, 0)})
+        for team, gpus in sizes.items()
+        if gpus or not tree.children(team)
     ]
-    plan = _Plan(specs, pools, lambda job: FlavorName(f"nodes of {job.team}"), guarantees=sizes)
+    plan = _Plan(specs, pools, lambda job: FlavorName(f"nodes of {job.team}"))
     plan.notes += [
         f"static: team {team} has no node of its own: its guarantee is {own[team]}, others are further below theirs"
         for team, gpus in sizes.items()
-        if not gpus
+        if not gpus and own[team]
     ]
     return plan
 
@@ -133,13 +135,18 @@ def _split(scenario: Scenario) -> _Plan:
     wanted = shares.divide(scenario.gpus, {system: sum(demand[system].values()) for system in System})
     parts = shares.partition(scenario.nodes, wanted)
     pools = {FlavorName(f"nodes of {system}"): nodes for system, nodes in parts.items()}
-    quotas: dict[TeamName, dict[FlavorName, Quota]] = {each.spec.name: {} for each in scenario.teams}
+    tree = Tree.build(each.spec for each in scenario.teams)
+    quotas: dict[TeamName, dict[FlavorName, Quota]] = {team: {} for team in tree.teams}
+    roots: dict[FlavorName, Quota] = {}
     for system, nodes in parts.items():
+        pool, size = FlavorName(f"nodes of {system}"), sum(node.gpus for node in nodes)
+        roots[pool] = Quota(size)
         known = {team: amount for team, amount in demand[system].items() if team in quotas}
-        for team, gpus in shares.divide(sum(node.gpus for node in nodes), known).items():
-            quotas[team][FlavorName(f"nodes of {system}")] = Quota(gpus)
-    weights = {each.spec.name: each.spec.weight for each in scenario.teams}
-    specs = [TeamSpec(team, weight=weights[team], quotas=own) for team, own in quotas.items()]
+        for team, gpus in shares.divide(size, known).items():
+            quotas[team][pool] = Quota(gpus)
+    root = TeamName("both systems")
+    specs = [TeamSpec(root, quotas=roots)]
+    specs += [TeamSpec(team, root, tree.spec(team).weight, own) for team, own in quotas.items() if own]
     plan = _Plan(specs, pools, lambda job: FlavorName(f"nodes of {job.system}"))
     plan.notes += [
         f"split: the trace has no work for {system}, which gets no nodes" for system in System if not demand[system]

@@ -70,6 +70,7 @@ class Engine:
         self._earmarks: dict[WorkloadId, Earmark] = {}
         self._intents: dict[WorkloadId, str] = {}  # the open intent of each earmark
         self._lapses: dict[WorkloadId, int] = {}  # how often its earmark lapsed
+        self._waiting = 0
         self._stretches: list[Stretch] = []
         self._taken: list[Taken] = []
         self._counts = {"decisions": 0, "passes": 0, "preemptions": 0, "lapsed": 0}
@@ -114,10 +115,14 @@ class Engine:
         work = self._case.work
         while arrived < len(work) and work[arrived][0].submitted_ms <= now_ms:
             job, workload = work[arrived]
-            self._desk.submit(workload)
+            self._wait(workload)
             self._log(job.submitted_ms, "submit", workload, "")
             arrived += 1
         return arrived
+
+    def _wait(self, workload: Workload) -> None:
+        self._desk.submit(workload)
+        self._waiting += 1
 
     def _end(self, life: _Life, at_ms: int) -> None:
         self._release(life, at_ms, "end", kept_ms=at_ms - life.since_ms, preempted=False)
@@ -133,7 +138,7 @@ class Engine:
         self._taken.append(Taken(at_ms, preemptor.team, workload.team, workload.gpus, lost))
         self._release(life, at_ms, "requeue", kept_ms=kept_ms, preempted=True)
         life.left_ms -= kept_ms
-        self._desk.submit(workload)
+        self._wait(workload)
 
     def _kept_ms(self, life: _Life, ran_ms: int) -> int:
         """Return what lasts of an attempt: a pod's service is not undone; a job goes back to its last checkpoint."""
@@ -168,6 +173,8 @@ class Engine:
 
     def _decide(self, now_ms: int) -> int | None:
         """Carry out passes until one takes nothing back; return when to ask again though nothing happens."""
+        if not self._waiting:
+            return None
         for _ in range(ROUNDS):
             decisions = self._desk.decide(now_ms)
             self._counts["passes"] += 1
@@ -192,6 +199,7 @@ class Engine:
         if workload.id in self._earmarks:
             self._settle(workload.id, "started", now_ms)
         self._desk.withdraw(workload.id)
+        self._waiting -= 1
         limit_s = workload.time_limit_s
         ends_ms = None if limit_s is None else now_ms + limit_s * 1000
         holding = Holding(grant, workload.priority, ends_ms, endless=workload.endless)

@@ -12,6 +12,9 @@ from bridge.workloads.model import NodeName, System, WorkloadId
 FLAVOR: Final = FlavorName("gpu")
 """All GPUs of a fleet are one flavor: traces rarely say which kind they asked for (see Job.models)."""
 
+FLEET: Final = TeamName("fleet")
+"""Root of the teams that are made from demand: only teams with a common root lend to each other."""
+
 DAY_MS: Final = 86_400_000
 
 

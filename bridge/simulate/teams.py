@@ -12,7 +12,7 @@ from bridge.errors import InvalidInputError
 from bridge.quota.model import Quota, TeamName, TeamSpec
 from bridge.quota.tree import Tree
 from bridge.simulate import fleet, shares
-from bridge.simulate.model import FLAVOR, Job, Node, TeamTerms
+from bridge.simulate.model import FLAVOR, FLEET, Job, Node, TeamTerms
 
 _SHORT: Final = ("guarantee", "limit", "lendLimit")
 """Amounts of the one quota in the short form of a team."""
@@ -67,8 +67,11 @@ def by_demand(jobs: Iterable[Job], nodes: Iterable[Node]) -> Teams:
     sizes = [node.gpus for node in nodes]
     unit = sizes[0] if len(set(sizes)) == 1 and len(sizes) >= len(demand) else 1
     guarantees = shares.divide(sum(sizes) // unit, demand)
-    terms = tuple(TeamTerms(TeamSpec(team, quotas={FLAVOR: Quota(gpus * unit)})) for team, gpus in guarantees.items())
-    return Teams(terms, {})
+    if FLEET in demand:
+        raise InvalidInputError(f"a team of the trace is called {FLEET}, as the root of all teams is: give --teams")
+    root = TeamTerms(TeamSpec(FLEET, quotas={FLAVOR: Quota(sum(sizes))}))
+    leaves = (TeamSpec(team, FLEET, quotas={FLAVOR: Quota(gpus * unit)}) for team, gpus in guarantees.items())
+    return Teams((root, *map(TeamTerms, leaves)), {})
 
 
 def _team(path: Path, index: int, each: Mapping[str, Any]) -> Team:
