@@ -6,6 +6,7 @@ Invariant: the projections are what a replay of the entries gives, at every comm
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Final
 
 from bridge.clock import Clock
@@ -221,7 +222,7 @@ class SqlLedger:
         with self._store.read() as connection:
             return queries.past(connection, from_ms=from_ms)
 
-    def verify(self) -> Sequence[Problem]:
-        """Recompute everything from entry 1."""
+    def verify(self, *, archive: Path | None = None) -> Sequence[Problem]:
+        """Recompute everything: from the newest checkpoint, or with the archive's folder from entry 1."""
         with self._store.read() as connection:
-            return verify.problems(connection)
+            return verify.problems(connection, archive=archive)

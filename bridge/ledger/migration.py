@@ -13,7 +13,7 @@ from bridge.errors import InvalidInputError
 from bridge.ledger import schema
 
 
-def ensure(connection: Connection) -> None:
+def ensure(connection: Connection, *, migrate: bool = True) -> None:
     """Create the tables in an empty database, lead an older one forward, refuse a newer or foreign one."""
     found = set(inspect(connection).get_table_names())
     if schema.meta.name not in found:
@@ -32,6 +32,11 @@ def ensure(connection: Connection) -> None:
         raise InvalidInputError(
             f"the ledger's database has schema version {version}, this bridge knows {schema.VERSION}: "
             "run the bridge that wrote it, or a newer one"
+        )
+    if not migrate:
+        raise InvalidInputError(
+            f"the ledger's database has schema version {version}, this program knows {schema.VERSION}: start the "
+            "bridge of this version first (it migrates), or use the program of the bridge that runs"
         )
     upgrade(connection, version)
 

@@ -124,6 +124,13 @@ def selection(table: Table, dialect: str, where: tuple[str, ...]) -> str:
     return f'SELECT {_names(table)} FROM "{table.name}" WHERE {wheres}'  # noqa: S608  # names of our own tables
 
 
+@cache
+def deletion(table: Table, dialect: str) -> str:
+    """Return the DELETE of one row by its primary key."""
+    wheres = " AND ".join(f'"{column.name}" = {_mark(dialect)}' for column in table.primary_key)
+    return f'DELETE FROM "{table.name}" WHERE {wheres}'  # noqa: S608  # names of our own tables
+
+
 def by_key(connection: Connection, codec: Codec[Value], key: tuple[Any, ...]) -> Value | None:
     """Return one row by its primary key."""
     where = tuple(column.name for column in codec.table.primary_key)

@@ -215,6 +215,13 @@ def create_triggers(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def drop_triggers(connection: Connection) -> None:
+    """Take every trigger away, inside a transaction that makes them again."""
+    for name, (_, table, _, _) in TRIGGERS.items():
+        on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
+        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}{on}")
+
+
 def trigger_statements(dialect: str) -> list[str]:
     """Return the statements that make the triggers in one database's language."""
     if dialect == "sqlite":

@@ -251,8 +251,8 @@ class Store:
             raise kind(f"ledger {what}: {self._told(error)}") from error
 
 
-def open_store(url: str, fault: Fault | None) -> Store:
-    """Connect, and make sure of the schema."""
+def open_store(url: str, fault: Fault | None, *, migrate: bool = True) -> Store:
+    """Connect, and make sure of the schema; `migrate=False`: as it is, for a tool beside a running bridge."""
     opened = database.connect(url)
     store = Store(opened, fault or _no_fault)
     try:
@@ -262,7 +262,7 @@ def open_store(url: str, fault: Fault | None) -> Store:
             connection.begin(),
         ):
             opened.lock_schema(connection)
-            migration.ensure(connection)
+            migration.ensure(connection, migrate=migrate)
     except BaseException:
         opened.engine.dispose()
         raise
