@@ -144,7 +144,7 @@ def capacity(workload: Workload, nodes: Sequence[NodeSupply]) -> Waiting:
 def behind(workload: Workload, first: Workload) -> Waiting:
     """Say for whom the free GPUs are kept."""
     text = (
-        f"waits behind {first.name or first.id} of team {first.team}, which comes first and asks {_request(first)}: "
+        f"waits behind {called(first, workload)} of team {first.team}, which comes first and asks {_request(first)}: "
         "what is free is kept for that"
     )
     numbers: dict[str, int | str] = {
@@ -154,6 +154,11 @@ def behind(workload: Workload, first: Workload) -> Waiting:
         "asks": workload.gpus,
     }
     return Waiting(Reason.BEHIND_GANG, text, numbers)
+
+
+def called(other: Workload, reader: Workload) -> str:
+    """Name other work to the owner of `reader`: by its own name inside the team, and as work to everybody else."""
+    return other.name or other.id if other.team == reader.team else "work"
 
 
 def guarantee_only(workload: Workload, balances: Balances) -> Waiting:

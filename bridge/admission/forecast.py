@@ -68,7 +68,7 @@ class Forecast:
 
     def _outlook(self, share: Share, name: NodeName) -> Outlook | None:
         system, asks = share
-        node = self._racks.supply(name)
+        node = self._racks.like(name)
         way = None if node is None else node.in_the_way_of(system, asks)
         if node is None or way is None:
             return None
@@ -97,18 +97,23 @@ def quota_ms(balances: Balances, ask: tuple[TeamName, FlavorName, int], ending: 
     `ending` are holdings of the flavor with a known end, the soonest first. `balances` are as before afterwards.
     """
     team, flavor, gpus = ask
-    if balances.available(team, flavor) >= gpus:
+    short = gpus - balances.available(team, flavor)
+    if short <= 0:
         return 0
-    root, refunded, at_ms = balances.tree.path(team)[-1], list[tuple[TeamName, int]](), None
+    path, refunded, at_ms = balances.tree.path, list[tuple[TeamName, int]](), None
+    root = path(team)[-1]
     for holding in ending:
-        other = holding.grant.team
-        if other not in balances.tree or balances.tree.path(other)[-1] != root:
+        other, back = holding.grant.team, holding.grant.gpus
+        if other not in balances.tree or path(other)[-1] != root:
             continue
-        balances.refund(other, flavor, holding.grant.gpus)
-        refunded.append((other, holding.grant.gpus))
-        if balances.available(team, flavor) >= gpus:
-            at_ms = holding.ends_ms
-            break
+        balances.refund(other, flavor, back)
+        refunded.append((other, back))
+        short -= back  # `available` rises by no more than what is given back
+        if short <= 0:
+            short = gpus - balances.available(team, flavor)
+            if short <= 0:
+                at_ms = holding.ends_ms
+                break
     for other, back in refunded:
         balances.charge(other, flavor, back)
     return at_ms

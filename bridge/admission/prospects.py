@@ -31,9 +31,7 @@ def numbers(section: Section, workload: Workload, shape: Shape, verdict: Verdict
     if earliest is not None:
         found["earliest_ms"] = earliest
     elif ahead is not None:
-        found["earliest_unknown"] = (
-            f"it waits behind {ahead.workload.name or ahead.workload.id}, whose start is unknown"
-        )
+        found["earliest_unknown"] = f"it waits behind {_named(ahead.workload, workload)}, whose start is unknown"
     else:
         found["earliest_unknown"] = _why_unknown(section, shape, verdict)
     binding = section.balances.binding(shape.team, section.flavor, shape.gpus)
@@ -68,12 +66,17 @@ def _would_start(section: Section, workload: Workload, verdict: Verdict) -> str:
             own = section.tree.share(workload.team, flavor).own
             return f"it starts when team {workload.team} holds {own - asks} {flavor} or fewer, or if it is preemptible"
         case Reason.BEHIND_GANG if verdict.behind is not None:
-            first = verdict.behind.workload
+            first = _named(verdict.behind.workload, workload)
             if verdict.behind.earliest_ms and not workload.endless:
-                return f"it starts after {first.name or first.id}, or earlier if it surely ends before that starts"
-            return f"it starts after {first.name or first.id}"
+                return f"it starts after {first}, or earlier if it surely ends before that starts"
+            return f"it starts after {first}"
         case Reason.STARTING:
             return "there is room now: the next pass starts it"
         case _:
             nodes = "one node has" if workload.nodes == 1 else f"{workload.nodes} nodes have"
             return f"it starts when {nodes} {workload.gpus_per_node} free {flavor} each that no other work is kept for"
+
+
+def _named(other: Workload, reader: Workload) -> str:
+    name = explain.called(other, reader)
+    return name if other.team == reader.team else f"{name} of team {other.team}"

@@ -8,7 +8,7 @@ What is on a node: the larger of what its NodeSupply counts and what holdings ho
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -41,6 +41,8 @@ class Racks:
 
     def __init__(self) -> None:
         self.stale: dict[NodeName, None] = {}  # nodes that changed; who derives something from nodes clears it
+        self._changed: dict[NodeName, None] = {}  # the same for `supplies`
+        self._view: dict[NodeName, NodeSupply] = {}
         self._spots: dict[NodeName, Spot] = {}
         self._buckets: dict[Kind, SortedList[NodeName]] = {}
         self._kinds: dict[Kind, NodeSupply] = {}
@@ -86,10 +88,21 @@ class Racks:
             return None
         return replace(spot.supply, slurm=spot.kind[4], pods=spot.kind[5])
 
-    def supplies(self) -> list[NodeSupply]:
-        """Return every node with what is on it now, by name."""
-        found = [self.supply(name) for name in sorted(self._spots)]
-        return [node for node in found if node is not None]
+    def like(self, name: NodeName) -> NodeSupply | None:
+        """Return a node as it is now, but for its name; None when it is not there."""
+        spot = self._spots.get(name)
+        return None if spot is None or spot.kind is None else self._kinds[spot.kind]
+
+    def supplies(self) -> Mapping[NodeName, NodeSupply]:
+        """Return every node with what is on it now; the mapping itself changes with the nodes."""
+        for name in self._changed:
+            node = self.supply(name)
+            if node is None:
+                self._view.pop(name, None)
+            else:
+                self._view[name] = node
+        self._changed.clear()
+        return self._view
 
     def names(self) -> Iterator[NodeName]:
         """Return the nodes that are there, in no order that means anything."""
@@ -167,8 +180,8 @@ class Racks:
 
     def _settle(self, name: NodeName, spot: Spot) -> None:
         """Put a node into the bucket where it belongs now."""
-        self.stale[name] = None
         kind = _kind(spot)
+        self.stale[name] = self._changed[name] = None
         if kind == spot.kind:
             return
         if spot.kind is not None:

@@ -21,6 +21,7 @@ from bridge.admission.line import Line
 from bridge.admission.model import Earmark, Holding, Policy
 from bridge.admission.order import Key, key_of
 from bridge.admission.queues import Rank, Shape, limit_ms, rank_of
+from bridge.admission.racks import Share
 from bridge.admission.section import EARMARKED, STARTED, Section, expected
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
@@ -59,6 +60,7 @@ class Round:
         self._kept: set[TeamName] = set()
         self._undo: list[Callable[[], None]] = []
         self._trials = Trials(section)
+        self._full: dict[Share, int] = {}  # so many nodes have no room for such a share any more
         self._going: set[tuple[WorkloadId, int]] = set()
 
     def run(self) -> None:
@@ -114,6 +116,9 @@ class Round:
         while (head := line.head) is not None:
             workload, group = head
             if refusals.of_group(self.section, group) is None:
+                if self._hopeless(group.shape):
+                    self._close(workload, group.shape, Reason.QUOTA, line, None)
+                    continue
                 entry = (key_of(self.section, workload), team)
                 if heap:
                     heapq.heappush(heads, entry)
@@ -121,6 +126,17 @@ class Round:
                     heads.append(entry)
                 return
             line.close(None)
+
+    def _hopeless(self, shape: Shape) -> bool:
+        """Return whether a shape is surely blocked and neither keeps nor reclaims: it need not wait for its turn."""
+        team = shape.team
+        if shape.alone is not None or not (team in self._kept or len(self.keepers) >= KEEPERS):
+            return False
+        if self._policy.preempts and team not in self._stuck:
+            return False
+        if shape.within_nodes is None and shape.nodes >= self._full.get(shape.share, shape.nodes + 1):
+            return True
+        return shape.gpus > self.section.balances.available(team, self.section.flavor)
 
     def _decide(self, workload: Workload, shape: Shape, line: Line) -> None:
         section = self.section
@@ -134,17 +150,19 @@ class Round:
             self._grant(placed)
             line.advance()
         elif shape.alone is not None:
-            self._close(workload, shape, verdict, line, bound_ms=None)  # its earmark keeps for it
+            self._close(workload, shape, verdict.reason, line, None)  # its earmark keeps for it
         elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and self._reclaims(workload, shape):
             line.advance()
         else:
             if verdict.reason is not Reason.GUARANTEE_ONLY:
                 self._stuck.add(shape.team)
-            self._close(workload, shape, verdict, line, bound_ms=verdict.bound_ms)
+            if verdict.reason is Reason.CAPACITY and shape.within_nodes is None and not verdict.closed:
+                self._full[shape.share] = min(shape.nodes, self._full.get(shape.share, shape.nodes))
+            self._close(workload, shape, verdict.reason, line, verdict.bound_ms)
             self._keep(workload, shape, verdict)
 
-    def _close(self, workload: Workload, shape: Shape, verdict: Verdict, line: Line, *, bound_ms: int | None) -> None:
-        closure = Closure(rank_of(workload), bound_ms, len(self.keepers), verdict.reason)
+    def _close(self, workload: Workload, shape: Shape, reason: Reason, line: Line, bound_ms: int | None) -> None:
+        closure = Closure(rank_of(workload), bound_ms, len(self.keepers), reason)
         self.closures.setdefault(shape, []).append(closure)
         line.close(bound_ms)
 
@@ -213,8 +231,8 @@ class Round:
         found = reclaim.find(
             workload,
             balances=section.balances,
-            holdings=[self._seen(holding) for holding in section.all_holdings()],
-            nodes={node.name: node for node in section.racks.supplies()},
+            holdings=self._seen(),
+            nodes=section.racks.supplies(),
             policy=self._policy,
             now_ms=self.now_ms,
         )
@@ -230,14 +248,28 @@ class Round:
         self._wake(found.lapses_ms)
         return True
 
-    def _seen(self, holding: Holding) -> Holding:
-        """Return the holding as victims of open earmarks are seen: they are leaving."""
-        going = (holding.grant.workload, holding.grant.attempt) in self._going
-        return replace(holding, leaving=True) if going and not holding.leaving else holding
+    def _seen(self) -> list[Holding]:
+        """Return all holdings; victims of open earmarks, and of this pass, are leaving."""
+        section = self.section
+        going = [
+            replace(holding, leaving=True)
+            for name, attempt in self._going
+            if (holding := section.holdings.get(name, {}).get(attempt)) is not None and not holding.leaving
+        ]
+        gone = {(holding.grant.workload, holding.grant.attempt) for holding in going}
+        return [
+            *going,
+            *(
+                holding
+                for holding in section.all_holdings()
+                if not gone or (holding.grant.workload, holding.grant.attempt) not in gone
+            ),
+        ]
 
     def _wake_for_victims(self) -> None:
         """Look again when the minimum runtime of a possible victim has passed."""
-        for holding in self.section.all_holdings():
-            span = self._policy.of(holding.grant.team).min_runtime_ms
+        spans = {team: terms.min_runtime_ms for team, terms in self._policy.preemption.items() if terms.min_runtime_ms}
+        for holding in self.section.all_holdings() if spans else ():
+            span = spans.get(holding.grant.team)
             if span and holding.grant.running_ms is not None:
                 self._wake(holding.grant.running_ms + span)

@@ -293,6 +293,10 @@ class Section:
         del self.supplies[name]
         self.racks.remove(name)
 
+    def nodes(self) -> list[NodeSupply]:
+        """Return every node with what is on it now, by name."""
+        return sorted(self.racks.supplies().values(), key=lambda node: node.name)
+
     # What is derived.
 
     def ceiling(self, team: TeamName) -> int:

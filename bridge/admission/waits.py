@@ -92,7 +92,7 @@ class SectionWaits(Mapping[WorkloadId, Waiting]):
             Reason.NEVER_FITS_QUOTA: lambda: explain.exceeds_quota(
                 workload, section.ceiling(workload.team), refusals.most(section, shape)
             ),
-            Reason.NEVER_FITS_NODES: lambda: explain.exceeds_nodes(workload, section.racks.supplies()),
+            Reason.NEVER_FITS_NODES: lambda: explain.exceeds_nodes(workload, section.nodes()),
         }
         key = (shape, reason)
         if key not in self._told:
@@ -131,7 +131,7 @@ class SectionWaits(Mapping[WorkloadId, Waiting]):
             case Reason.STARTING:
                 told = explain.next_pass(workload)
             case _:
-                told = explain.capacity(workload, section.racks.supplies())
+                told = explain.capacity(workload, section.nodes())
         more = prospects.numbers(section, workload, shape, verdict)
         return replace(told, numbers={**told.numbers, **more})
 
