@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from bridge.api.views import ACTIVE, NodeRow, QueueRow, QuotaRow, StatusView
+from bridge.workloads.reasons import Reason
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,6 +30,7 @@ def render(status: StatusView, nodes: Iterable[NodeRow], quota: Iterable[QuotaRo
         ("ledger_seq", "counter", "Newest journal entry.", [({}, status.ledger_seq)]),
         ("queue_workloads", "gauge", "Workloads that are not over.", _queue(workloads)),
         ("queue_gpus", "gauge", "GPUs that they ask for or hold.", _queue(gpus)),
+        ("waiting", "gauge", "Workloads that have not started, by the reason that they are told.", _waiting(queue)),
         ("node_gpus", "gauge", "GPUs of a node, each in one column.", _nodes(nodes)),
         ("quota_used_gpus", "gauge", "GPUs that the team itself holds.", _used(quota)),
         ("quota_guarantee_gpus", "gauge", "Guarantee of the team.", _guarantee(quota)),
@@ -47,6 +49,12 @@ def _queue(counts: Mapping[tuple[str, str, str], int]) -> list[Sample]:
         ({"team": team, "state": state, "reason": reason}, value)
         for (team, state, reason), value in sorted(counts.items())
     ]
+
+
+def _waiting(queue: Iterable[QueueRow]) -> list[Sample]:
+    """Count by reason; every reason is there, so that a rise from nothing shows."""
+    counts = Counter(row.reason for row in queue)
+    return [({"reason": reason.value}, counts[reason]) for reason in Reason]
 
 
 def _nodes(nodes: Iterable[NodeRow]) -> list[Sample]:

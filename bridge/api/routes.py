@@ -98,7 +98,7 @@ def queue(
 @router.get("/explain")
 def explain(here: Here, identity: Caller, ref: Ref) -> Explain:
     """Everything about one workload: its state, why it waits with numbers, who holds what, its history."""
-    return here.source.explain(_resolve(here.source, identity, ref).id)
+    return visibility.explain(identity, here.source.explain(_resolve(here.source, identity, ref).id))
 
 
 @router.post("/cancel", status_code=202)

@@ -154,15 +154,53 @@ class Moment(View):
     text: str = ""
 
 
+class Place(View):
+    """The place in the team's own queue for the flavor: 1 is next. Another team's work may still come in between."""
+
+    position: int
+    of: int
+
+
+class Victim(View):
+    """What is being taken back from one team, as a sum."""
+
+    team: str
+    gpus: int
+    workloads: int = 1
+
+
+class Reclaim(View):
+    """An open preemption: for the workload itself (`team` is its own), or for another team that takes it from this one.
+
+    `until_ms`: what frees is kept for the taker until then at the latest.
+    """
+
+    team: str  # who takes back
+    gpus: int
+    since_ms: int
+    until_ms: int
+    victims: tuple[Victim, ...] = ()
+
+
 class Explain(View):
-    """All that is known about one workload: one query explains a wait, and agrees with the decision."""
+    """All that is known about one workload: one query explains a wait, and agrees with the decision.
+
+    What the pass that decided found: nothing here is reckoned a second time, so that it cannot say something else.
+    """
 
     workload: QueueRow
     attempt: int = 0  # 0 before its first grant
     numbers: Mapping[str, int | str] = Field(default_factory=dict)  # the facts behind `workload.text`
     binding: str = ""  # the team of the quota tree, or the flavor, that binds
-    earliest_ms: int | None = None  # no earlier start is possible, where that can be known
+    place: Place | None = None
+    earliest_ms: int | None = None  # no earlier start is possible, where that can be known; past: an end is overdue
+    earliest_unknown: str = ""  # why that cannot be known
+    would_start: str = ""  # what would make it start
+    could_fit: int | None = None  # of a refusal: the most GPUs that could ever be granted
     holders: tuple[Holder, ...] = ()  # who holds what it waits for
+    held_by: tuple[QueueRow, ...] = ()  # the workloads that do, largest first; only those that the asker may see
+    reclaim: Reclaim | None = None  # GPUs are being taken back for it
+    preempted: Reclaim | None = None  # it makes way: its GPUs are being taken back
     placement: Mapping[str, int] = Field(default_factory=dict)  # node -> GPUs
     timeline: tuple[Moment, ...] = ()
 

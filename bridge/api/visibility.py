@@ -7,7 +7,7 @@ see everything. A workload is cancelled by its owner or by an admin.
 from collections.abc import Collection, Iterable
 
 from bridge.api.identity import Identity, NotAllowedError
-from bridge.api.views import EntryView, QueueRow
+from bridge.api.views import EntryView, Explain, QueueRow
 from bridge.workloads.model import System
 
 
@@ -30,6 +30,14 @@ def rows(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
 def own(identity: Identity, found: Iterable[QueueRow]) -> tuple[QueueRow, ...]:
     """Return the rows that the caller sees in full: only these can be looked up, guessing leaks nothing."""
     return tuple(row for row in found if _sees_row(identity, row))
+
+
+def explain(identity: Identity, shown: Explain) -> Explain:
+    """Return an explanation that names only those workloads in the way that the caller may see; the sums stay."""
+    numbers = dict(shown.numbers)
+    if "behind_team" in numbers and not sees(identity, str(numbers["behind_team"])):
+        numbers.pop("behind", None)
+    return shown.model_copy(update={"held_by": own(identity, shown.held_by), "numbers": numbers})
 
 
 def entry(identity: Identity, shown: EntryView, known: Collection[str] = ()) -> EntryView:

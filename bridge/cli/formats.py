@@ -46,6 +46,12 @@ def gpu_hours(gpu_ms: int) -> str:
     return f"{gpu_ms / GPU_MS_PER_HOUR:,.3f}"
 
 
+def ordinal(number: int) -> str:
+    """Read as "1st", "2nd", "11th"."""
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def request(gpus: int, nodes: int, flavor: str) -> str:
     """Read as "4 h100", or "2x8 h100" for a gang of equal parts; "-" where neither is known."""
     if not flavor:

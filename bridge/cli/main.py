@@ -113,10 +113,10 @@ def quota(output: OutputOption = Output.TABLE) -> None:
 @sentences
 def explain(workload: Workload, output: OutputOption = Output.TABLE) -> None:
     """Say what happened to a workload, and why it waits."""
-    from bridge.cli import pages, terminal
+    from bridge.cli import explanation, terminal
 
     answer = client().explain(workload)
-    terminal.show(output, answer.document, lambda: pages.explain(answer.view, now_ms=_now_ms()))
+    terminal.show(output, answer.document, lambda: explanation.page(answer.view, now_ms=_now_ms()))
 
 
 @app.command()

@@ -12,7 +12,6 @@ from bridge.api.views import (
     CancelView,
     Explain,
     Holder,
-    Moment,
     NodeRow,
     Problem,
     QueueRow,
@@ -23,7 +22,7 @@ from bridge.api.views import (
 from bridge.capacity import columns, readiness
 from bridge.capacity.demand import demands
 from bridge.clock import Clock
-from bridge.controller import queue
+from bridge.controller import explanation, queue
 from bridge.controller.cycle import Beat
 from bridge.errors import NotFoundError, UnknownStateError
 from bridge.ledger import port
@@ -156,31 +155,8 @@ class BeatSource:
         history = self._ledger.history(WorkloadId(workload))
         if row is None:
             raise NotFoundError(f"workload {workload!r} is not known; `sbridge queue --all` lists those that are")
-        why = self.beat.plan.waits.get(WorkloadId(workload))
         grant = next((g for g in (*self.beat.plan.grants, *ended) if g.workload == workload), None)
-        numbers = dict(why.numbers) if why else {}
-        submitted = Moment(at_ms=row.submitted_ms, what="submitted", text=f"{row.gpus} {row.flavor} by {row.user}")
-        return Explain(
-            workload=row,
-            attempt=max((entry.attempt or 0 for entry in history), default=0),
-            numbers=numbers,
-            binding=str(numbers.get("binding", "")),
-            holders=tuple(self._holders(row.flavor)) if why else (),
-            placement={str(node): gpus for node, gpus in grant.placement.items()} if grant else {},
-            timeline=(submitted, *(moment(entry) for entry in history)),
-        )
-
-    def _holders(self, flavor: str) -> list[Holder]:
-        held: Counter[tuple[str, System]] = Counter()
-        count: Counter[tuple[str, System]] = Counter()
-        for grant in self.beat.plan.grants:
-            if grant.flavor == flavor:
-                held[str(grant.team), grant.system] += grant.gpus
-                count[str(grant.team), grant.system] += 1
-        return [
-            Holder(team=team, system=system, flavor=flavor, gpus=gpus, workloads=count[team, system])
-            for (team, system), gpus in sorted(held.items())
-        ]
+        return explanation.explain(self.beat, row, rows, history, grant)
 
     def entries(self, *, after_seq: int, limit: int) -> Sequence[Entry]:
         """Journal entries in order."""
@@ -240,20 +216,6 @@ def quota_rows(beat: Beat) -> list[QuotaRow]:
     return found
 
 
-def moment(entry: Entry) -> Moment:
-    """Tell a journal entry as a line of history."""
-    told = {
-        "reserve": "granted",
-        "run": "running",
-        "adopt": "adopted",
-        "release": "ended",
-        "void": "grant withdrawn",
-        "intent": "intent recorded",
-        "settle": "intent settled",
-    }
-    return Moment(at_ms=entry.at_ms, what=told.get(entry.step, entry.step), text=_text(entry))
-
-
 def _holders(grants: Iterable[Grant]) -> Mapping[NodeName, tuple[Holder, ...]]:
     """Return who holds each node's devices, by team, system and flavor."""
     held: dict[NodeName, dict[tuple[str, System, str], tuple[int, int]]] = {}
@@ -269,17 +231,6 @@ def _holders(grants: Iterable[Grant]) -> Mapping[NodeName, tuple[Holder, ...]]:
         )
         for node, shares in held.items()
     }
-
-
-def _text(entry: Entry) -> str:
-    """Say where and how many, or why, or which intent came to what."""
-    detail = entry.detail
-    placement = detail.get("placement")
-    if isinstance(placement, Mapping) and placement:
-        where = ", ".join(f"{gpus} on {node}" for node, gpus in sorted(placement.items()))
-        return f"{entry.flavor}: {where}"
-    told = [str(detail[key]) for key in ("note", "text", "id", "outcome") if detail.get(key)]
-    return ": ".join(told)
 
 
 def _version() -> str:

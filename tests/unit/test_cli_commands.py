@@ -132,8 +132,8 @@ def test_a_member_sees_others_work_without_names(monkeypatch: pytest.MonkeyPatch
 def test_explain_says_why_with_numbers_who_holds_and_when() -> None:
     text = sbridge("explain", "pretrain").stdout
     assert "waiting for 1h06m: QuotaExceeded: team vision holds 10 of its limit 12 h100 and asks for 16" in text
-    assert "bound by vision: held 10, limit 12, asked 16" in text
-    assert "held by vision 6 slurm, vision 4 kubernetes" in text
+    assert "bound by   vision: held 10, limit 12, asked 16" in text
+    assert "held by    vision 6 slurm, vision 4 kubernetes" in text
     ran = sbridge("explain", "123").stdout
     assert [line.split()[1] for line in ran.splitlines()[-3:]] == ["submitted", "reserved", "running"]
 
