@@ -262,3 +262,9 @@ def test_a_worker_that_ends_because_it_was_deleted_did_not_fail(platform: Platfo
     ended = {"status": {"phase": "Succeeded"}}
     platform.kube.patch(port.PODS, "h100-g1", ended, namespace="slurm", subresource="status")
     assert len(platform.cycle.once().world.memory.failures) == (0 if deleted else 1)
+
+
+def test_the_planner_is_told_what_teams_held_before(platform: Platform) -> None:
+    told = {(worlds.VISION, worlds.H100): 2.5}
+    platform.observer._fairshare = lambda now_ms: told if now_ms == platform.clock.now_ms() else {}
+    assert platform.cycle.once().world.history == told
