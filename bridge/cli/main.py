@@ -16,6 +16,7 @@ import typer
 
 from bridge.cli.faults import CliError, Exit
 from bridge.cli.output import Output, Report
+from bridge.cli.simulate import simulate
 
 if TYPE_CHECKING:
     from bridge.cli.client import Client
@@ -209,6 +210,9 @@ def ledger_verify(output: OutputOption = Output.TABLE) -> None:
     answer = client().verify()
     terminal.show(output, answer.document, lambda: pages.verify(answer.view))
     raise typer.Exit(Exit.OK if answer.view.clean else Exit.REFUSED)
+
+
+app.command()(sentences(simulate))
 
 
 def run() -> None:
