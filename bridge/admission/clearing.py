@@ -36,12 +36,21 @@ class Clearing:
             self._occupy(grant, -1)
 
     def fits(self) -> bool:
-        """Return whether the workload could start: quota, nodes, and every victim's level open to it."""
-        return (
-            len(self._fitting) >= self._workload.nodes
-            and self.balances.available(self._workload.team, self._workload.flavor) >= self._workload.gpus
-            and all(self.borrowers.opens(candidate) for candidate in self._taken.values())
-        )
+        """Return whether quota and nodes would let the workload start."""
+        free = self.balances.available(self._workload.team, self._workload.flavor)
+        return free >= self._workload.gpus and len(self._fitting) >= self._workload.nodes
+
+    def open(self) -> bool:
+        """Return whether every victim's level is open to the workload."""
+        return all(self.borrowers.opens(candidate) for candidate in self._taken.values())
+
+    def needed(self) -> bool:
+        """Return whether, with any one victim given back, the workload would not fit."""
+        picks = tuple(self._taken.values())
+        self.give_back()
+        needed = len(self._taken) == len(picks)
+        self.replay(picks)
+        return needed
 
     def open_levels(self, candidates: Iterable[Candidate], *, crossing: bool) -> bool:
         """Take inner victims, so that outer ones become legal; False, with nothing taken, when there are none."""
@@ -104,15 +113,12 @@ class Clearing:
 
     def give_back(self) -> None:
         """Give back every victim that is not needed, those below a guarantee and the most valuable first."""
-        again = True
-        while again:
-            again = False
-            for candidate in sorted(self._taken.values(), key=self._value, reverse=True):
-                self._give(candidate)
-                if self.fits():
-                    again = True
-                else:
-                    self._take(candidate)
+        picks = tuple(self._taken.values())
+        for candidate in sorted(picks, key=self._value, reverse=True):
+            self._give(candidate)
+            if not self.fits():
+                self._take(candidate)
+        self.replay([candidate for candidate in picks if candidate.key in self._taken])  # in the order of choice
 
     def reset(self) -> None:
         """Give back everything."""

@@ -6,7 +6,8 @@ lost work (devices x run time), then the later start, then the id - the search t
  1. free nodes first, then the node whose victims cost least, again and again until there are enough nodes (a gang
     over several nodes is counted once: its other nodes have become cheaper);
  2. whatever quota is then still short of, from inside the tree node that binds;
- 3. and gives back, the most valuable first, whoever is not needed: of the answer, no victim can be given back.
+ 3. and gives back, the most valuable first, whoever is not needed: with any one victim of the answer given back, the
+    workload does not fit. So nobody makes way only to let somebody else be a victim.
 
 Gangs that would take a level below its guarantee are looked at only when nothing else frees enough.
 
@@ -118,15 +119,13 @@ def _greedy(clearing: Clearing, candidates: list[Candidate], *, crossing: bool) 
             return False
         if clearing.free_nodes(candidates, crossing=crossing) and clearing.free_quota(candidates, crossing=crossing):
             clearing.give_back()
-            return clearing.fits()
+            if clearing.open():
+                return True
     return False
 
 
 def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool) -> bool:
-    """Try the legal sets of few candidates, cheapest first, and take the first that fits; False when none does.
-
-    A set costs more than each of its parts, so nobody in the answer can be given back.
-    """
+    """Try the legal sets of few candidates, cheapest first, and take the first that fits; False when none does."""
     queue: list[tuple[int, Harm, int, tuple[Candidate, ...]]] = [(0, (), 0, ())]
     seen: set[frozenset[tuple[str, int]]] = set()
     while queue:  # ends: each of the at most 2 ** COMPLETE sets is looked at once
@@ -137,7 +136,9 @@ def _cheapest(clearing: Clearing, candidates: list[Candidate], *, crossing: bool
         seen.add(these)
         clearing.replay(picks)
         if clearing.fits():
-            return True
+            if clearing.needed():
+                return True
+            continue  # whatever else it takes, somebody is not needed
         for each in candidates:
             if clearing.borrowers.legal(each, crossing=crossing):
                 larger = (*picks, each)

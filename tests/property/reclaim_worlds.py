@@ -282,17 +282,22 @@ def still_open(world: World, gone: Sequence[Holding]) -> bool:
 
 
 def all_sets(world: World, *, crossing: bool) -> Iterator[tuple[Holding, ...]]:
-    """Every set of victims that some legal sequence reaches and that lets the workload start."""
+    """Every set of victims that a legal sequence reaches, that lets the workload start, and with none to spare."""
     seen: set[frozenset[str]] = set()
     sets: list[tuple[Holding, ...]] = [()]
     for chosen in sets:
-        if chosen and starts(world, chosen):
+        if chosen and starts(world, chosen) and all_needed(world, chosen):
             yield chosen
         for victim in world.holdings:
             larger = frozenset(each.grant.workload for each in (*chosen, victim))
             if larger not in seen and legal_next(world, chosen, victim, crossing=crossing):
                 seen.add(larger)
                 sets.append((*chosen, victim))
+
+
+def all_needed(world: World, victims: Sequence[Holding]) -> bool:
+    """Return whether, with any one of them given back, the workload would not start."""
+    return not any(starts(world, [each for each in victims if each is not spared]) for spared in victims)
 
 
 def in_turn(world: World, victims: Sequence[Holding], *, crossing: bool) -> bool:

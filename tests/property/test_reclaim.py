@@ -56,11 +56,7 @@ def test_a_set_is_found_exactly_when_there_is_one_and_it_costs_least(seed: int) 
             assert found is None
             continue
         for crossing in (False, True):
-            sets = [
-                each
-                for each in reclaim_worlds.all_sets(world, crossing=crossing)
-                if reclaim_worlds.still_open(world, each)
-            ]
+            sets = list(reclaim_worlds.all_sets(world, crossing=crossing))
             if sets:
                 break
         assert (found is not None) == bool(sets)
@@ -80,13 +76,7 @@ def test_with_many_candidates_the_set_is_legal_enough_and_irreducible_too(seed: 
             assert reclaim_worlds.in_turn(world, victims, crossing=True)
             assert reclaim_worlds.starts(world, victims)
             assert reclaim_worlds.still_open(world, victims)
-            _irreducible(world, victims)
-
-
-def _irreducible(world: World, victims: Sequence[Holding]) -> None:
-    for spared in victims:
-        rest = [each for each in victims if each is not spared]
-        assert not (reclaim_worlds.starts(world, rest) and reclaim_worlds.still_open(world, rest))
+            assert reclaim_worlds.all_needed(world, victims)
 
 
 @given(SEEDS)
@@ -100,7 +90,7 @@ def test_an_owner_always_gets_its_guarantee_back_from_teams_that_have_none(seed:
     victims = _victims(world, found)
     assert reclaim_worlds.in_turn(world, victims, crossing=False)
     assert reclaim_worlds.starts(world, victims)
-    _irreducible(world, victims)
+    assert reclaim_worlds.all_needed(world, victims)
 
 
 @given(SEEDS)
@@ -116,7 +106,7 @@ def test_it_starts_on_its_nodes_once_they_have_gone_and_none_can_be_given_back(s
         assert all(nodes[name].room(workload.system) >= workload.gpus_per_node for name in found.placement)
         free = Balances(world.tree, reclaim_worlds.used(stays)).available(workload.team, FLAVOR)
         assert workload.gpus <= free
-        _irreducible(world, victims)
+        assert reclaim_worlds.all_needed(world, victims)
 
 
 @given(SEEDS)
