@@ -9,7 +9,7 @@ from tests.property.mutants import catalog, mutation
 # The same examples on every run, more than usual, and the first failure is enough.
 settings.register_profile(
     "mutants",
-    max_examples=300,
+    max_examples=120,
     deadline=None,
     derandomize=True,
     database=None,

@@ -10,10 +10,9 @@ MUTATIONS = (
         "limit-lets-one-more-in",
         "Q1",
         TREE,
-        "limit - held))",
-        "limit - held + 1))",
+        "room = share.limit - total.get(key, 0)",
+        "room = share.limit - total.get(key, 0) + 1",
         "a subtree holds more than its limit",
-        OWN,
     ),
     Mutation(
         "lends-beyond-the-lend-limit",
@@ -22,7 +21,6 @@ MUTATIONS = (
         "else min(pool, quota.lend_limit)",
         "else max(pool, quota.lend_limit)",
         "what a team keeps for itself is lent",
-        OWN,
     ),
     Mutation(
         "spills-nothing",
@@ -31,7 +29,6 @@ MUTATIONS = (
         "spill = max(0, before + spill - local) - max(0, before - local)",
         "spill = max(0, before + spill - local) - max(0, before + spill - local)",
         "what is borrowed is not missing anywhere",
-        OWN,
     ),
     Mutation(
         "refunds-more-than-was-charged",
@@ -40,7 +37,6 @@ MUTATIONS = (
         "if not 0 <= gpus <= self.used(team, flavor):",
         "if not 0 <= gpus:",
         "a release beyond the charge is taken",
-        OWN,
     ),
     Mutation(
         "clamps-a-refund",
@@ -52,14 +48,13 @@ MUTATIONS = (
             return self._move(team, flavor, -self.used(team, flavor))
             raise BrokenInvariantError(""",
         "a release beyond the charge silently becomes a smaller one",
-        OWN,
     ),
     Mutation(
         "a-lowered-quota-still-lends",
         "Q15",
         TREE,
-        "room = self.tree.share(root, flavor).pool - self._reached.get((root, flavor), 0)",
-        "room = max(0, self.tree.share(root, flavor).pool - self._reached.get((root, flavor), 0))",
+        "pool += root.pool - reached.get(ascent[-1][0], 0)",
+        "pool += max(0, root.pool - reached.get(ascent[-1][0], 0))",
         "where a lowered quota left the root over, more is granted",
         OWN,
     ),
