@@ -1,6 +1,5 @@
 """The plan of one cycle, from one frozen world. Pure, deterministic, total: the product on one screen."""
 
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +46,7 @@ def plan(world: World, desk: AdmissionDesk | None = None) -> Plan:
     # 4. Who gets in, and who must make way: quota, order and feasible nodes.
     asked = demand.demand(world, grants)
     views = nodes.views(world, grants)
-    admitted, told_why = _admit(world, asked, grants, views, tries, desk or AdmissionDesk())
+    admitted, why = _admit(world, asked, grants, views, tries, desk or AdmissionDesk())
     grants = settle.project(grants, admitted)
     # 5. Where capacity must go: workers made, drained and removed; drains kept in step both ways.
     views = nodes.views(world, grants)
@@ -56,7 +55,7 @@ def plan(world: World, desk: AdmissionDesk | None = None) -> Plan:
         moves = capacity.plan((*views, *nodes.orphans(world, views)), grants, now_ms=world.now_ms)
     # 6. Granted work whose capacity is in place starts; the rest is told that it moves.
     started, moving = start.start(world, grants, views)
-    waits = ChainMap(moving, *told_why)
+    waits = {**why, **moving}
     # 7. Cancels that were asked for, until their end is seen.
     cancels = cancel.cancel(world)
     # 8. Tell people where they look.
@@ -86,11 +85,11 @@ def _admit(
     views: tuple[Any, ...],
     tries: preempt.Preempting,
     desk: AdmissionDesk,
-) -> tuple[list[acts.LedgerWrite], list[dict[WorkloadId, Waiting]]]:
+) -> tuple[list[acts.LedgerWrite], dict[WorkloadId, Waiting]]:
     """Admit over what both systems are known to hold; with one of them unknown nobody can be placed safely."""
     if not _known(world):
         which = world.kube.error or world.slurm.error
         out = Waiting(Reason.OUTAGE, f"nothing is admitted while a system cannot be read: {which}")
-        return [], [dict(asked.refused), {w.id: out for w in asked.waiting}]
+        return [], {**{w.id: out for w in asked.waiting}, **asked.refused}
     writes, waits = desk.decide(world, asked.waiting, grants, views, tries)
-    return writes, [dict(asked.refused), waits]
+    return writes, {**waits, **asked.refused}
