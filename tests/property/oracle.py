@@ -59,11 +59,10 @@ class Answer(Enum):
 
 
 REASONS = {
-    Answer.QUOTA: {Reason.QUOTA},
-    Answer.NODES: {Reason.CAPACITY},
-    Answer.BEHIND: {Reason.BEHIND_GANG},
-    Answer.GUARANTEE_ONLY: {Reason.GUARANTEE_ONLY},
-    Answer.STARTS: set(),
+    Answer.QUOTA: Reason.QUOTA,
+    Answer.NODES: Reason.CAPACITY,
+    Answer.BEHIND: Reason.BEHIND_GANG,
+    Answer.GUARANTEE_ONLY: Reason.GUARANTEE_ONLY,
 }
 
 
@@ -131,7 +130,7 @@ class Pass:
             asker = next(w for w in self.waiting if w.id == mark.workload)
             self.pieces.append(Piece(asker.id, mark.team, asker.system, mark.gpus, mark.placement, None, asker.endless))
         self.keepers: list[Keeper] = []
-        self.blocked: list[tuple[Workload, Answer, tuple[Keeper, ...]]] = []
+        self.blocked: list[tuple[Workload, set[Answer], tuple[Keeper, ...]]] = []
 
     # --- quota: the balance rule on the list of pieces -----------------------------------------------------------
 
@@ -220,6 +219,10 @@ class Pass:
             kept[keeper.workload.team] = kept.get(keeper.workload.team, 0) + keeper.workload.gpus
         if not self.quota_fits(w.team, w.gpus, kept):
             return Answer.BEHIND
+        return self._beside(w, roomy, ahead)
+
+    def _beside(self, w: Workload, roomy: set[NodeName], ahead: Sequence[Keeper]) -> Answer:
+        """Say whether nodes have room beside those that are kept."""
         closed = frozenset[NodeName]().union(*(k.kept for k in ahead))
         maybe = frozenset[NodeName]().union(*(k.maybe for k in ahead))
         if len(roomy - closed - maybe) >= w.nodes:
@@ -265,7 +268,9 @@ class Pass:
         return self.quota_fits(w.team, w.gpus, self.used(pieces)) and len(self.roomy(w, pieces)) >= w.nodes
 
     def _earliest(self, w: Workload, pieces: Sequence[Piece]) -> int:
-        """Return when quota and nodes suffice, each by known ends only."""
+        """Return when quota and nodes suffice, each by known ends only: at once when only others' claims block it."""
+        if self._could_start(w, pieces):
+            return self.world.now_ms
         for moment in sorted({piece.ends_ms for piece in pieces if piece.ends_ms is not None and not piece.endless}):
             if self._could_start(w, still_there(pieces, moment)):
                 return moment
@@ -345,22 +350,30 @@ class Pass:
             return
         if w.id in self.marks:
             return
+        blockers = self.blockers(w)
         if answer is Answer.OPEN:
             answer = {Reason.QUOTA: Answer.QUOTA, Reason.CAPACITY: Answer.NODES}.get(waits.reason, Answer.BEHIND)
-        self.blocked.append((w, answer, tuple(self.keepers)))
+        self.blocked.append((w, blockers, tuple(self.keepers)))
         self.keep(w, answer)
 
     def _check_reasons(self) -> None:
-        """Compare why each one waits: for what blocked it at its turn, or for what blocks it at the end of the pass."""
+        """Compare why each one waits: for something that blocked it at its turn, or does at the end of the pass."""
         every = self.keepers
-        for w, answer, self.keepers in ((w, answer, list(before)) for w, answer, before in self.blocked):
-            told = self.told.waiting[w.id]
-            at_end = self.judge(w)
-            if Answer.OPEN in (answer, at_end) or (told.reason is Reason.CAPACITY and len(self.hopeful(w)) < w.nodes):
-                continue
-            if told.reason not in REASONS[answer] | REASONS[at_end]:
-                raise Mismatch(f"{w.id} waits by the rules for {answer.value}, the product says {told}")
+        for w, answers, before in self.blocked:
+            told = self.told.waiting[w.id].reason
+            self.keepers = list(before)
+            true = answers | self.blockers(w)
+            if Answer.OPEN not in true and told not in {REASONS[answer] for answer in true if answer in REASONS}:
+                shown = sorted(answer.value for answer in true)
+                raise Mismatch(f"{w.id} waits by the rules for {shown}, the product says {self.told.waiting[w.id]}")
         self.keepers = every
+
+    def blockers(self, w: Workload) -> set[Answer]:
+        """Return everything that stands in the way now."""
+        blockers = {self.judge(w)}
+        if len(self.roomy(w, self._without_own(w))) < w.nodes and Answer.GUARANTEE_ONLY not in blockers:
+            blockers.add(Answer.NODES)
+        return blockers
 
     def _refused(self, w: Workload) -> bool:
         """Compare the refusals that are final: what could never run here."""
@@ -422,28 +435,43 @@ def total_of(specs: Sequence[TeamSpec], team: TeamName, used: Mapping[TeamName, 
 def quota_fits(
     specs: Sequence[TeamSpec], flavor: FlavorName, team: TeamName, gpus: int, used: Mapping[TeamName, int]
 ) -> bool:
-    """Apply the balance rule: after the grant every limit above holds, and no root lends what it has not.
+    """Apply the balance rule: after the grant every limit above holds, and the root lends nothing that it has not.
 
-    A root that a lowered quota left short stays as it is: what the grant takes must then come out of parts that
-    nobody lends, so that the root does not see it.
+    What the team and those above it do not lend to others is there for the team; and where a lowered quota left the
+    root short, it covers that first. In a state without overage this is the plain rule of oracle_quota.
     """
-    spec = next(spec for spec in specs if spec.name == team)
-    if flavor not in spec.quotas:
+    by_name = {spec.name: spec for spec in specs}
+    if flavor not in by_name[team].quotas:
         return False
     after = {**used, team: used.get(team, 0) + gpus}
-    while True:
-        quota = spec.quotas.get(flavor)
-        if quota is not None and quota.limit is not None and total_of(specs, spec.name, after) > quota.limit:
+    path: list[TeamName] = []
+    node: TeamName | None = team
+    while node is not None:
+        path.append(node)
+        quota = by_name[node].quotas.get(flavor)
+        if quota is not None and quota.limit is not None and total_of(specs, node, after) > quota.limit:
             return False
-        if spec.parent is None:
-            break
-        spec = next(each for each in specs if each.name == spec.parent)
-    before, then = _balance(specs, spec, flavor, used), _balance(specs, spec, flavor, after)
-    return then >= 0 or then == before
+        node = by_name[node].parent
+    return _balance(specs, by_name[path[-1]], flavor, after, path) >= 0
 
 
-def _balance(specs: Sequence[TeamSpec], spec: TeamSpec, flavor: FlavorName, used: Mapping[TeamName, int]) -> int:
-    return oracle_quota.balance(specs, spec, flavor, {(name, flavor): gpus for name, gpus in used.items()})
+def _balance(
+    specs: Sequence[TeamSpec],
+    spec: TeamSpec,
+    flavor: FlavorName,
+    used: Mapping[TeamName, int],
+    path: Sequence[TeamName],
+) -> int:
+    """Return what the subtree has left for the asking team, whose path it is."""
+    children = [each for each in specs if each.parent == spec.name]
+    left = oracle_quota.guarantee(specs, spec, flavor) - used.get(spec.name, 0)
+    for child in children:
+        coming = _balance(specs, child, flavor, used, path)
+        quota = child.quotas.get(flavor)
+        if quota is not None and quota.lend_limit is not None and child.name not in path:
+            coming = min(coming, quota.lend_limit)
+        left += coming - oracle_quota.guarantee(specs, child, flavor)
+    return left
 
 
 def held_on(node: NodeSupply, system: System, pieces: Sequence[Piece]) -> int:

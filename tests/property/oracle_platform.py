@@ -5,14 +5,20 @@ comes back from what the ledger has. `decide` asks the product and has the answe
 """
 
 import random
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bridge.admission.decisions import Decisions
 from bridge.admission.desk import Desk
 from bridge.admission.model import Earmark, Holding, Policy, Preemption, WithinTeam
 from bridge.admission.supply import NodeSupply
+from bridge.clock import FakeClock
 from bridge.controller import earmarks
+from bridge.ledger.journal import open_ledger
+from bridge.ledger.memory import MemoryLedger
 from bridge.ledger.port import Ledger
 from bridge.quota.model import FlavorName, Quota, TeamName, TeamSpec
 from bridge.quota.tree import Tree
@@ -37,6 +43,44 @@ class Shape:
     limits: bool = True
     faults: bool = True
     systems: tuple[System, ...] = tuple(System)
+
+
+def in_memory() -> Callable[[], Ledger]:
+    """Make a ledger that survives the bridge's crashes as a database does, without its time."""
+    kept = MemoryLedger(FakeClock(0))
+    return lambda: kept
+
+
+@contextmanager
+def on_disk(fault: Callable[[str], None] | None = None) -> Iterator[Callable[[], Ledger]]:
+    """Make ledgers that open the same file; all are closed, and the file is removed, at the end."""
+    opened: list[Ledger] = []
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'ledger.db'}"
+
+        def make() -> Ledger:
+            opened.append(open_ledger(url, FakeClock(0), fault))
+            return opened[-1]
+
+        try:
+            yield make
+        finally:
+            for ledger in opened:
+                ledger.close()
+
+
+def flat(guarantees: Mapping[str, int], *, weights: Mapping[str, int] | None = None) -> list[TeamSpec]:
+    """Make one root and a team for each guarantee of h100, which sum up to the root's."""
+    root = TeamName("root")
+    specs = [TeamSpec(root, None, 1, {FLAVORS[0]: Quota(sum(guarantees.values()))})]
+    for name, guarantee in guarantees.items():
+        specs.append(TeamSpec(TeamName(name), root, (weights or {}).get(name, 1), {FLAVORS[0]: Quota(guarantee)}))
+    return specs
+
+
+def eights(count: int) -> list[NodeSupply]:
+    """Make nodes of 8 h100."""
+    return [NodeSupply(NodeName(f"n{number}"), FLAVORS[0], 8) for number in range(count)]
 
 
 def a_tree(rng: random.Random, shape: Shape) -> list[TeamSpec]:
@@ -94,14 +138,21 @@ def a_policy(rng: random.Random, specs: Iterable[TeamSpec], shape: Shape) -> Pol
 
 
 class Platform:
-    """The state of one platform: what was asked, what holds, what the ledger says; and the product's desk."""
+    """The state of one platform: what was asked, what holds, what the ledger says; and the product's desk.
+
+    `make_ledger` opens the ledger; it is called again after each crash. What is not given is drawn from the seed.
+    """
 
     def __init__(
         self,
         seed: int,
         make_ledger: Callable[[], Ledger],
         shape: Shape | None = None,
+        *,
         tally: oracle.Tally | None = None,
+        specs: list[TeamSpec] | None = None,
+        nodes: Iterable[NodeSupply] | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.shape = shape or Shape()
@@ -111,17 +162,18 @@ class Platform:
         self.ledger = make_ledger()
         self.epoch = self.ledger.newest_epoch() + 1
         self.ledger.open_epoch(self.epoch, "one")
-        self.specs = a_tree(self.rng, self.shape)
-        self.policy = a_policy(self.rng, self.specs, self.shape)
+        self.specs = a_tree(self.rng, self.shape) if specs is None else specs
+        self.policy = a_policy(self.rng, self.specs, self.shape) if policy is None else policy
         self.history: dict[tuple[TeamName, FlavorName], float] = {}
         self.asked: dict[WorkloadId, Workload] = {}  # waits or holds: everything that has not ended
-        self.nodes: dict[NodeName, NodeSupply] = {}
+        self.nodes = {node.name: node for node in (self._some_nodes() if nodes is None else nodes)}
         self.made = 0
+        self.desk = self.fresh()
+
+    def _some_nodes(self) -> Iterator[NodeSupply]:
         for number in range(self.rng.randint(2, self.shape.nodes)):
             flavor = FLAVORS[0] if number < 3 or self.rng.random() < 0.6 else FLAVORS[1]
-            name = NodeName(f"n{number}")
-            self.nodes[name] = NodeSupply(name, flavor, self.rng.choice([8, 8, 8, 4]))
-        self.desk = self.fresh()
+            yield NodeSupply(NodeName(f"n{number}"), flavor, self.rng.choice([8, 8, 8, 4]))
 
     # --- what the ledger says ------------------------------------------------------------------------------------
 
@@ -131,7 +183,7 @@ class Platform:
 
     def holdings(self) -> list[Holding]:
         leaving = {(v.workload, v.attempt) for mark in self.marks().values() for v in mark.victims}
-        return [self._holding(grant, leaving) for grant in self.ledger.grants()]
+        return [self._holding(grant, leaving) for grant in sorted(self.ledger.grants(), key=lambda g: g.workload)]
 
     def _holding(self, grant: Grant, leaving: set[tuple[WorkloadId, int]]) -> Holding:
         w = self.asked[grant.workload]
@@ -179,15 +231,16 @@ class Platform:
             if self.rng.random() >= share:
                 continue
             grant = self.ledger.reserve(placed.workload, placed.placement, at_ms=self.now_ms)
-            self.ledger.run(
-                grant.workload, grant.attempt, gpus=grant.gpus, placement=grant.placement, at_ms=self.now_ms
-            )
+            self._run(grant)
             if placed.workload.id in marks:
                 self._settle(placed.workload.id, earmarks.STARTED)
         for mark in told.preemptions:
             if self.rng.random() < share:
                 number = len(earmarks.tries(self.ledger.intents(open_only=False)).get(mark.workload, [])) + 1
                 self.ledger.intend(earmarks.intent_of(mark, number))
+
+    def _run(self, grant: Grant) -> None:
+        self.ledger.run(grant.workload, grant.attempt, gpus=grant.gpus, placement=grant.placement, at_ms=self.now_ms)
 
     def _settle(self, name: WorkloadId, outcome: str) -> None:
         for intent in earmarks.under_way(self.ledger.intents()):
@@ -215,7 +268,9 @@ class Platform:
             submitted_ms=self.now_ms - rng.randint(0, 5),
             priority=rng.choice([0, 0, 0, 1, 2]),
             time_limit_s=rng.choice([None, 60, 600, 3600]),
-            within_nodes=None if rng.random() < 0.9 else frozenset(rng.sample(sorted(self.nodes), 2)),
+            within_nodes=None
+            if rng.random() < 0.9
+            else frozenset(rng.sample(sorted(self.nodes), min(2, len(self.nodes)))),
             preemptible=rng.random() < 0.85,
             endless=system is System.KUBERNETES and rng.random() < self.shape.endless,
         )
@@ -223,18 +278,60 @@ class Platform:
         self.asked[w.id] = w
         return w
 
+    def ask(
+        self, team: str, gpus: int, *, nodes: int = 1, system: System = System.SLURM, **changes: object
+    ) -> Workload:
+        """Submit exactly this: `gpus` on each of `nodes`, h100, preemptible, priority 0, ends nobody knows when."""
+        plain = {"flavor": FLAVORS[0], "priority": 0, "time_limit_s": None, "within_nodes": None, "preemptible": True}
+        shape = {"team": TeamName(team), "system": system, "nodes": nodes, "gpus_per_node": gpus, "endless": False}
+        self.made += 1
+        name = WorkloadId(f"{'slurm/main' if system is System.SLURM else 'pod'}/{self.made:03}")
+        return self.submit(**{"id": name, "submitted_ms": self.now_ms, **plain, **shape, **changes})
+
+    def running(self) -> set[WorkloadId]:
+        """Return what holds."""
+        return {grant.workload for grant in self.ledger.grants()}
+
+    def held(self) -> dict[TeamName, int]:
+        """Return the h100 that each team holds."""
+        held: dict[TeamName, int] = {}
+        for grant in self.ledger.grants():
+            if grant.flavor == FLAVORS[0]:
+                held[grant.team] = held.get(grant.team, 0) + grant.gpus
+        return held
+
+    def rest(self, passes: int = 50) -> None:
+        """Decide and record until nothing is decided any more; victims end at once, and ask again."""
+        for _ in range(passes):
+            told = self.decide()
+            self.carry_out(told)
+            for victim in [v for mark in self.marks().values() for v in mark.victims]:
+                if victim.workload in self.running():
+                    self.end(victim.workload, again=True)
+            if not told.admitted and not told.preemptions and not self.marks():
+                return
+        raise AssertionError(f"no rest after {passes} passes")
+
+    def pass_and_record_all(self) -> Decisions:
+        """Decide and record all of it."""
+        told = self.decide()
+        self.carry_out(told)
+        return told
+
     def pass_and_record(self) -> None:
         self.carry_out(self.decide(), share=self.rng.choice([1.0, 1.0, 0.6]))
 
-    def end(self, name: WorkloadId | None = None) -> None:
-        """Let running work end; victims first."""
+    def end(self, name: WorkloadId | None = None, *, again: bool | None = None) -> None:
+        """Let running work end; victims first. `again`: it asks again (a victim may)."""
         grants = {g.workload: g for g in self.ledger.grants()}
         victims = [v.workload for m in self.marks().values() for v in m.victims if v.workload in grants]
         chosen = name or self.rng.choice(victims or sorted(grants) or [WorkloadId("")])
         if chosen in grants:
             grant = grants[chosen]
             self.ledger.release(grant.workload, grant.attempt, at_ms=self.now_ms, note="ended")
-            if chosen not in victims or self.rng.random() < 0.5:  # a victim asks again
+            if again is None:
+                again = chosen in victims and self.rng.random() < 0.5
+            if not again:
                 del self.asked[chosen]
 
     def withdraw(self) -> None:
@@ -279,15 +376,27 @@ class Platform:
             self.desk.remember(self.history)
 
     def fail(self) -> None:
-        """Die and come back: all that is left is the ledger, and the two systems' own."""
-        if not self.shape.faults:
-            return
-        before = sorted(map(repr, self.ledger.grants(holding=False)))
+        """Die and come back, at some moment."""
+        if self.shape.faults:
+            before = sorted(map(repr, self.ledger.grants(holding=False)))
+            self.restart()
+            assert sorted(map(repr, self.ledger.grants(holding=False))) == before
+            self.repeat()
+
+    def restart(self) -> None:
+        """Come back as a new leader: all that is left is the ledger, and the two systems' own."""
         self.ledger = self._make_ledger()
         self.epoch += 1
         self.ledger.open_epoch(self.epoch, "one")
-        assert sorted(map(repr, self.ledger.grants(holding=False))) == before
         self.desk = self.fresh()
+
+    def look_after_crash(self) -> None:
+        """Do what the controller does on its first look: charge what was released to its system as running."""
+        for grant in self.ledger.grants():
+            if grant.state is GrantState.RESERVED:
+                self._run(grant)
+            if grant.workload in self.marks():
+                self._settle(grant.workload, earmarks.STARTED)
 
     def repeat(self) -> None:
         """Send every reservation and start again, in any order: nothing changes."""
