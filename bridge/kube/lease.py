@@ -20,6 +20,7 @@ from bridge.errors import BridgeError, ConflictError, NotFoundError
 from bridge.kube.port import LEASES, Gateway, Object
 
 _LOG = structlog.get_logger()
+_TICK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Lease:
         self._term: Leadership | None = None
         self._until = 0.0
         self._seen: tuple[str, float] = ("", 0.0)  # renewTime of another holder, and when we first saw it
+        self._expires = 0.0  # when that is over, unless it is renewed
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def start(self) -> None:
@@ -104,7 +106,13 @@ class Lease:
                 _LOG.warning("lease.lost", epoch=self._term.epoch)
                 self._term = None
                 self._lost()
-            self._stop.wait(self._duration_s / 5)
+            self._stop.wait(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Look a few times per term, and just when another's lease runs out: a takeover waits for nothing more."""
+        left_s = self._expires - time.monotonic() + _TICK_S
+        period_s = self._duration_s / 5
+        return min(period_s, left_s) if self._term is None and left_s > 0 else period_s
 
     def _once(self, begun: float) -> None:
         try:
@@ -136,7 +144,8 @@ class Lease:
         mark = f"{spec.get('holderIdentity')}|{spec.get('renewTime')}|{spec.get('leaseTransitions')}"
         if mark != self._seen[0]:
             self._seen = (mark, time.monotonic())
-        return time.monotonic() - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._duration_s)
+        self._expires = self._seen[1] + float(spec.get("leaseDurationSeconds") or self._duration_s)
+        return time.monotonic() > self._expires
 
     def _take(self, lease: Object, begun: float) -> None:
         self._term = Leadership(self._identity, int(lease["spec"].get("leaseTransitions") or 0) + 1)

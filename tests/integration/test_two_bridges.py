@@ -27,8 +27,8 @@ TASKS: Final = 4
 SCRIPT: Final = "#!/bin/sh\necho $SLURM_ARRAY_TASK_ID >> /home/alice/{name}.runs\nsleep 1\n"
 ANSWER_S: Final = 1.5
 """What the API server, the database and a busy machine may take on top, from the signal to the recorded term."""
-TAKEOVER_S: Final = LEASE_S + 2 * RENEW_S + ANSWER_S
-"""A waiter sees the last renewal at most one period late, and its end at most one later."""
+TAKEOVER_S: Final = LEASE_S + RENEW_S + ANSWER_S
+"""A waiter sees the last renewal at most one period late, and looks again just when it runs out."""
 
 
 @dataclass(slots=True)
