@@ -38,13 +38,15 @@ def against_static(scenario: Scenario, policies: Sequence[dict[str, Any]]) -> di
     """Compare each team's p95 wait under `shared` with that under `static`; None when one of them was not run.
 
     The bound is one gang's run time: what a team may have to wait for when a gang that it cannot take back holds its
-    nodes. The mean over all gangs of the trace is taken; the median and the longest are told beside it.
+    nodes. The mean over all gangs of the trace is taken; the median and the longest are told beside it. Gangs are the
+    jobs of GANG GPUs and more; in a trace without any, its largest jobs.
     """
     by_name = {each["policy"]: each for each in policies}
     shared, static = by_name.get(PolicyName.SHARED.value), by_name.get(PolicyName.STATIC.value)
     if shared is None or static is None:
         return None
-    gangs = sorted(job.duration_ms for job in scenario.jobs if job.gpus >= figures.GANG)
+    least = min(figures.GANG, max(job.gpus for job in scenario.jobs))
+    gangs = sorted(job.duration_ms for job in scenario.jobs if job.gpus >= least)
     bound_s = figures.spread(gangs)["mean_s"]
     teams = []
     for team, ours in shared["waits"]["by_team"].items():
@@ -65,7 +67,7 @@ def against_static(scenario: Scenario, policies: Sequence[dict[str, Any]]) -> di
     return {
         "statement": "no team's p95 wait is worse than under static by more than one gang's run time",
         "holds": all(each["holds"] for each in teams),
-        "gangs": {"least_gpus": figures.GANG, **figures.spread(gangs)},
+        "gangs": {"least_gpus": least, **figures.spread(gangs)},
         "bound_s": bound_s,
         "worst": max(teams, key=lambda each: (each["worse_by_s"], each["team"]), default=None),
         "teams": teams,

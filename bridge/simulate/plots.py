@@ -22,6 +22,7 @@ COLOURS: Final = (
 )  # fmt: skip
 """Told apart by colour-blind people, too (after Okabe and Ito); the last one is for the rest."""
 POLICY_COLOURS: Final = {"shared": "#0072b2", "static": "#d55e00", "split": "#cc79a7", "fifo": "#7f7f7f"}
+SYSTEM_COLOURS: Final = {"slurm": "#56b4e9", "kubernetes": "#0b4f7d"}
 USEFUL, LOST, IDLE, INK, GRID = "#009e73", "#d55e00", "#dfe3e8", "#1f2933", "#e4e7eb"
 MOST_TEAMS: Final = len(COLOURS) - 1
 LEAST_WAIT_S: Final = 1.0  # where a logarithmic axis of waits begins; shorter ones are drawn there
@@ -97,36 +98,47 @@ def use_by_team(outcomes: Sequence[Outcome], bins: Bins) -> str:
             _fleet(panel, outcome, bins)
             panel.set_title(outcome.case.policy.value)
             panel.set_ylabel("GPUs held")
-        _dates(panels[-1], bins)
+            _dates(panel, bins, named=panel is panels[-1])
         panels[0].legend(loc="upper left", ncols=5, fontsize=7.5)
 
     return svg(len(outcomes), 2.1 * len(outcomes) + 0.4, draw)
 
 
 def use_by_system(outcomes: Sequence[Outcome], bins: Bins) -> str:
-    """Draw use over time by system, with what was lost, and what was asked for and waited."""
+    """Draw use over time by system, with what of it was lost, one panel for each policy."""
 
     def draw(*panels: Any) -> None:
         for panel, outcome in zip(panels, outcomes, strict=True):
             sums = series.held(outcome, bins, lambda job: job.system.value)
             names = sorted(sums)
-            panel.stackplot(
-                _days(bins), [sums[name] for name in names], labels=names, colors=("#56b4e9", "#0b4f7d"), linewidth=0
-            )
-            panel.plot(
-                _days(bins), series.waiting(outcome, bins), color="#7a5195", linewidth=0.9, label="asked for, waiting"
-            )
+            colours = [SYSTEM_COLOURS[name] for name in names]
+            panel.stackplot(_days(bins), [sums[name] for name in names], labels=names, colors=colours, linewidth=0)
             lost = series.lost(outcome, bins)
             if any(lost):
-                panel.plot(_days(bins), lost, color=LOST, linewidth=0.9, label="lost to preemption")
+                panel.fill_between(_days(bins), lost, color=LOST, linewidth=0, label="lost to preemption")
             _fleet(panel, outcome, bins)
-            panel.set_ylim(0, outcome.case.gpus * 1.6)
             panel.set_title(outcome.case.policy.value)
-            panel.set_ylabel("GPUs")
-        _dates(panels[-1], bins)
-        panels[0].legend(loc="upper left", ncols=4, fontsize=7.5)
+            panel.set_ylabel("GPUs held")
+            panel.legend(loc="upper left", ncols=4, fontsize=7.5)
+            _dates(panel, bins, named=panel is panels[-1])
 
-    return svg(len(outcomes), 1.8 * len(outcomes) + 0.4, draw)
+    return svg(len(outcomes), 1.7 * len(outcomes) + 0.4, draw)
+
+
+def waiting(outcomes: Sequence[Outcome], bins: Bins) -> str:
+    """Draw the GPUs that waiting jobs asked for over time."""
+
+    def draw(panel: Any) -> None:
+        for outcome in outcomes:
+            policy = outcome.case.policy.value
+            asked = series.waiting(outcome, bins)
+            panel.plot(_days(bins), asked, color=POLICY_COLOURS[policy], linewidth=1.1, label=policy)
+        panel.set_ylabel("GPUs asked for")
+        panel.set_ylim(bottom=0)
+        panel.legend(loc="upper left", ncols=4, fontsize=8)
+        _dates(panel, bins)
+
+    return svg(1, 2.3, draw)
 
 
 def use_against_guarantee(outcomes: Sequence[Outcome], bins: Bins, teams: Sequence[str]) -> str:
@@ -285,8 +297,8 @@ def _fleet(panel: Any, outcome: Outcome, bins: Bins) -> None:
     panel.set_ylim(0, outcome.case.gpus * 1.32)
 
 
-def _dates(panel: Any, bins: Bins, most: int = 8) -> None:
-    """Label days since the start with dates, or with day numbers where the trace has no dates."""
+def _dates(panel: Any, bins: Bins, most: int = 8, *, named: bool = True) -> None:
+    """Mark days since the start; name them by dates, or by numbers where the trace has no dates."""
     days = (bins.to_ms - bins.from_ms) / 86_400_000
     step = max(1, math.ceil(days / most))
     at = list(range(0, int(days) + 1, step))
@@ -298,7 +310,7 @@ def _dates(panel: Any, bins: Bins, most: int = 8) -> None:
     ]
     if dated:
         labels[0] = f"{began:%d %b %Y}"
-    panel.set_xticks(at, labels)
+    panel.set_xticks(at, labels if named else [""] * len(at))
     panel.set_xlim(0, days)
 
 

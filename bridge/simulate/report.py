@@ -40,6 +40,7 @@ def page(scenario: Scenario, document: Mapping[str, Any], outcomes: Sequence[Out
             + plots.use_by_team(outcomes, bins),
         ),
         _section("Use over time, by system", plots.use_by_system(outcomes, bins)),
+        _section("What waits over time", plots.waiting(outcomes, bins)),
         _section("Teams against their guarantees", plots.use_against_guarantee(outcomes, bins, teams[:_MOST_PANELS])),
         _section(
             "How long work waits",
