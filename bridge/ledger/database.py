@@ -37,8 +37,8 @@ class Database(Protocol):
         """True when all threads use one connection (in memory)."""
         ...
 
-    def lock(self, connection: Connection) -> None:
-        """Become the only writer until the transaction ends; the wait is bounded."""
+    def lock(self, connection: Connection, *, takeover: bool = False) -> None:
+        """Become the only writer until the transaction ends; the wait is bounded, in a takeover shorter."""
         ...
 
     def lock_schema(self, connection: Connection) -> None:

@@ -13,6 +13,11 @@ from bridge.errors import InvalidInputError
 from bridge.ledger import schema
 
 
+def is_current(connection: Connection) -> bool:
+    """Return whether there is nothing to do; asked without a lock, so that a start never waits for a writer."""
+    return inspect(connection).has_table(schema.meta.name) and stored(connection) == str(schema.VERSION)
+
+
 def ensure(connection: Connection, *, migrate: bool = True) -> None:
     """Create the tables in an empty database, lead an older one forward, refuse a newer or foreign one."""
     found = set(inspect(connection).get_table_names())

@@ -5,16 +5,18 @@ that was committed before: the serial order that SERIALIZABLE would give, with a
 repeat. The lock is the schema version's row, so a migration waits for writers, and a writer never meets tables that
 it does not know. A reader has one snapshot (REPEATABLE READ).
 
-A leader that hangs inside a transaction (SIGSTOP, a frozen machine) would keep the lock: the server ends its session
-after IDLE_TIMEOUT_MS, and what it had not committed is gone. That bounds a takeover.
+A leader that hangs inside a transaction (SIGSTOP, a frozen machine) would keep the lock. Two things bound that: the
+server ends a session that is idle inside a transaction; and who takes over ends the bridge's session that stands in
+its way, for one frozen between the statements of a pipeline does not count as idle. Nothing is lost by that: the
+session's bridge writes its draft again, if it still leads.
 """
 
 import os
 from typing import Any, Final
 
-from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from bridge.errors import InvalidInputError
 from bridge.ledger.database import WRITE, Trouble
@@ -22,12 +24,24 @@ from bridge.ledger.database import WRITE, Trouble
 LOCK_TIMEOUT_MS: Final = 10_000
 STATEMENT_TIMEOUT_MS: Final = 60_000
 IDLE_TIMEOUT_MS: Final = 5_000
+TAKEOVER_WAIT_MS: Final = 1_500
+"""How long a new leader waits for the old one's transaction before it ends that session."""
+
+APPLICATION: Final = "slurm-bridge"
 CONNECT_TIMEOUT_S: Final = 5
 LOST_AFTER_MS: Final = 10_000
 """How long sent data may stay unacknowledged before the connection counts as lost."""
 
 _MIGRATION_LOCK: Final = 0x5B41D6E  # any number that nobody else takes; only bridges of one database must agree
 
+_LOCK: Final = "SELECT value FROM meta WHERE key = 'schema_version' FOR UPDATE"
+_END_HOLDER: Final = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = %s AND usename = current_user AND pid <> pg_backend_pid()
+      AND xact_start < clock_timestamp() - %s * interval '1 millisecond' AND wait_event_type IS DISTINCT FROM 'Lock'
+      AND pid IN (SELECT pid FROM pg_locks WHERE granted AND relation = 'meta'::regclass AND mode = 'RowShareLock')
+"""
+_LOCKED: Final = "55P03"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "25P03")  # connection exceptions, shutdowns, ended while idle
 _AGAIN: Final = ("40001", "40P01")  # serialisation failure, deadlock
 
@@ -50,7 +64,7 @@ class Postgresql:
             "keepalives_count": 3,
             "tcp_user_timeout": LOST_AFTER_MS,
             "target_session_attrs": "read-write",  # of several hosts the one that leads; never a standby
-            "application_name": "slurm-bridge",
+            "application_name": APPLICATION,
         }
         self.engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -63,13 +77,24 @@ class Postgresql:
         event.listen(self.engine, "connect", self._configure)
         event.listen(self.engine, "begin", _begin)
 
-    def lock(self, connection: Connection) -> None:
-        """Wait for the row that stands for the right to write."""
-        connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'schema_version' FOR UPDATE")
+    def lock(self, connection: Connection, *, takeover: bool = False) -> None:
+        """Wait for the row that stands for the right to write; in a takeover not for a bridge that does not move."""
+        if takeover:
+            try:
+                with connection.begin_nested():
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {TAKEOVER_WAIT_MS}")
+                    connection.exec_driver_sql(_LOCK)
+            except OperationalError as error:
+                if getattr(error.orig, "sqlstate", None) != _LOCKED:
+                    raise
+                connection.exec_driver_sql(_END_HOLDER, (APPLICATION, TAKEOVER_WAIT_MS))
+            else:
+                return
+        connection.exec_driver_sql(_LOCK)
 
     def lock_schema(self, connection: Connection) -> None:
         """Wait for every other starting bridge; then for the writers, if there is anything to write yet."""
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
         if connection.exec_driver_sql("SELECT to_regclass('meta')").scalar() is not None:
             self.lock(connection)
 
@@ -77,7 +102,7 @@ class Postgresql:
         """Tell a fault of PostgreSQL in words."""
         state = getattr(error.orig, "sqlstate", None) or ""
         said = " ".join(str(error.orig).split("\n")[0].split())
-        if state == "55P03":
+        if state == _LOCKED:
             waited_s = self._timeouts["lock_timeout"] / 1000
             return Trouble(
                 f"another session has held the ledger's write lock for {waited_s:g} s (lock_timeout); find it with "

@@ -32,7 +32,7 @@ class Sqlite:
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
 
-    def lock(self, _connection: Connection) -> None:
+    def lock(self, _connection: Connection, *, takeover: bool = False) -> None:
         """Nothing to do: BEGIN IMMEDIATE has the lock."""
 
     def lock_schema(self, _connection: Connection) -> None:

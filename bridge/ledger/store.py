@@ -141,7 +141,7 @@ class Store:
             transaction = None
             try:
                 transaction = connection.begin()
-                self._database.lock(connection)
+                self._database.lock(connection, takeover=check is fencing.check_take_over)
                 check(verb, leader, newest_epoch(connection))
                 return connection, transaction, newest_head(connection)
             except BaseException:
@@ -261,8 +261,9 @@ def open_store(url: str, fault: Fault | None, *, migrate: bool = True) -> Store:
             opened.engine.connect().execution_options(**{WRITE: True}) as connection,
             connection.begin(),
         ):
-            opened.lock_schema(connection)
-            migration.ensure(connection, migrate=migrate)
+            if not migration.is_current(connection):
+                opened.lock_schema(connection)
+                migration.ensure(connection, migrate=migrate)
     except BaseException:
         opened.engine.dispose()
         raise

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
 from bridge.clock import FakeClock
 from bridge.errors import BrokenInvariantError, InvalidInputError, StaleLeaderError, UnknownStateError
@@ -273,6 +274,35 @@ def test_a_rule_that_the_database_keeps_is_told_as_a_broken_invariant(path: Path
         restarted.open_epoch(1, "one")
         with pytest.raises(BrokenInvariantError, match=r"UNIQUE constraint failed: entries\.transfer"):
             restarted.reserve(workload(), HELD, at_ms=T0)
+
+
+def test_a_full_disk_is_told_leaves_nothing_half_and_is_got_over(path: Path) -> None:
+    """SQLite's own limit of pages gives the error that a full disk gives."""
+    with closing(opened(path)) as ledger:
+        ledger.open_epoch(1, "one")
+        ledger.reserve(workload("before"), HELD, at_ms=T0)
+        engine, limit = ledger._store._database.engine, [0]
+
+        def bound(connection: Connection) -> None:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {limit[0] or pages}")
+
+        event.listen(engine, "begin", bound)
+
+        def fill() -> None:
+            with ledger.batch():
+                for index in range(500):
+                    ledger.reserve(workload(f"w{index}"), HELD, at_ms=T0)
+
+        for _ in range(2):
+            with pytest.raises(
+                UnknownStateError, match=r"ledger batch: database or disk is full; free space where the"
+            ):
+                fill()
+            assert [grant.workload for grant in ledger.grants()] == [workload("before").id]
+        limit[0] = 1 << 20
+        fill()
+        assert (len(ledger.grants()), ledger.verify()) == (501, ())
 
 
 # --- what is not a ledger ------------------------------------------------------------------------------------
