@@ -122,6 +122,10 @@ class Racks:
             return 0
         return self._kinds[spot.kind].room(system)
 
+    def roomy(self, share: Share) -> int:
+        """Count the nodes that have room for a share now."""
+        return sum(len(names) for kind, names in self._buckets.items() if self._fit(share, kind) is not None)
+
     def place(
         self,
         share: Share,

@@ -3,17 +3,17 @@
 The best head of all queues is judged, again and again until every queue is through. What starts is charged at once,
 so that later ones see it; the pass undoes its charges at its end: its answer is a proposal.
 
-The first blocked workload of each queue keeps what it waits for (bridge.admission.keeping). Blocked workloads that
-may reclaim get an earmark and victims (bridge.admission.reclaim), in the order of the queue: none before one that
-is blocked without an earmark. Who is not judged is closed by one of the same shape that comes before it.
+The first blocked workload of each queue keeps what it waits for (bridge.admission.keeping); those that may reclaim
+get an earmark and victims instead (bridge.admission.reclaims). Who is not judged is closed by one of the same shape
+that comes before it.
 """
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from bridge.admission import reclaim, refusals
+from bridge.admission import refusals
 from bridge.admission.decisions import Placed
 from bridge.admission.judgement import Verdict, judge
 from bridge.admission.keeping import KEEPERS, Keeper, Trials, keeper
@@ -22,13 +22,12 @@ from bridge.admission.model import Earmark, Holding, Policy
 from bridge.admission.order import Key, key_of
 from bridge.admission.queues import Rank, Shape, limit_ms, rank_of
 from bridge.admission.racks import Share
+from bridge.admission.reclaims import Reclaims
 from bridge.admission.section import EARMARKED, STARTED, Section, expected
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
 from bridge.workloads.model import Workload, WorkloadId
 from bridge.workloads.reasons import Reason
-
-SEARCHES = 8  # most searches for victims of one flavor in one pass, so at most as many preemptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +48,29 @@ class Round:
         self.section = section
         self.now_ms = now_ms
         self.placed: list[Placed] = []
-        self.earmarks: dict[WorkloadId, Earmark] = {}
         self.keepers: list[Keeper] = []
         self.closures: dict[Shape, list[Closure]] = {}
         self.next_ms: int | None = None
-        self._policy = policy
-        self._pauses = pauses
-        self._searches = 0
-        self._stuck: set[TeamName] = set()  # queues where one that is blocked has no earmark
+        self._wakes_ms: list[int] = []
+        self._reclaims = Reclaims(section, policy, pauses, now_ms)
         self._kept: set[TeamName] = set()
         self._undo: list[Callable[[], None]] = []
         self._trials = Trials(section)
         self._full: dict[Share, int] = {}  # so many nodes have no room for such a share any more
-        self._going: set[tuple[WorkloadId, int]] = set()
+
+    @property
+    def earmarks(self) -> Mapping[WorkloadId, Earmark]:
+        """What is taken back, by whom it is kept for."""
+        return self._reclaims.earmarks
 
     def run(self) -> None:
         """Decide; the section is as before afterwards."""
-        for name in self.section.earmarks:
-            own = self.section.marked(name)
-            if own is not None:
-                self._wake(own.lapses_ms)
-                self._going.update((victim.workload, victim.attempt) for victim in own.victims)
         try:
             self._walk()
         finally:
             self._restore()
+        self._wakes_ms += self._reclaims.wakes_ms
+        self.next_ms = min((at_ms for at_ms in self._wakes_ms if at_ms > self.now_ms), default=None)
 
     @contextmanager
     def replay(self) -> Iterator[None]:
@@ -132,7 +129,7 @@ class Round:
         team = shape.team
         if shape.alone is not None or not (team in self._kept or len(self.keepers) >= KEEPERS):
             return False
-        if self._policy.preempts and team not in self._stuck:
+        if not self._reclaims.ended(team):
             return False
         if shape.within_nodes is None and shape.nodes >= self._full.get(shape.share, shape.nodes + 1):
             return True
@@ -142,20 +139,21 @@ class Round:
         section = self.section
         verdict = judge(section, workload, shape, self.keepers, self.now_ms, self._trials)
         if verdict.passes_ms is not None:
-            self._wake(verdict.passes_ms + 1)
+            self._wakes_ms.append(verdict.passes_ms + 1)
         if verdict.placement is not None:
             drains = section.racks.drains(verdict.placement, shape.share)
             placed = Placed(workload, verdict.placement, drains)
             self.placed.append(placed)
             self._grant(placed)
             line.advance()
-        elif shape.alone is not None:
+        elif section.marked(workload.id) is not None:
             self._close(workload, shape, verdict.reason, line, None)  # its earmark keeps for it
-        elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and self._reclaims(workload, shape):
+        elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and (found := self._reclaims.find(workload, shape)):
+            self._mark(workload, found)
             line.advance()
         else:
             if verdict.reason is not Reason.GUARANTEE_ONLY:
-                self._stuck.add(shape.team)
+                self._reclaims.stop(shape.team)
             if verdict.reason is Reason.CAPACITY and shape.within_nodes is None and not verdict.closed:
                 self._full[shape.share] = min(shape.nodes, self._full.get(shape.share, shape.nodes))
             self._close(workload, shape, verdict.reason, line, verdict.bound_ms)
@@ -208,68 +206,3 @@ class Round:
         self._trials = Trials(self.section)
         while self._undo:
             self._undo.pop()()
-
-    def _wake(self, at_ms: int) -> None:
-        if at_ms > self.now_ms:
-            self.next_ms = at_ms if self.next_ms is None else min(self.next_ms, at_ms)
-
-    # Reclaiming.
-
-    def _reclaims(self, workload: Workload, shape: Shape) -> bool:
-        """Find victims for a blocked workload; True when it has an earmark now."""
-        section = self.section
-        if shape.team in self._stuck or workload.id in section.earmarks:
-            return False
-        if not reclaim.can_help(workload, section.balances, self._policy):
-            return False
-        if self._pauses.get(workload.id, 0) > self.now_ms:
-            self._wake(self._pauses[workload.id])
-            return False
-        if self._searches >= SEARCHES:
-            return False
-        self._searches += 1
-        found = reclaim.find(
-            workload,
-            balances=section.balances,
-            holdings=self._seen(),
-            nodes=section.racks.supplies(),
-            policy=self._policy,
-            now_ms=self.now_ms,
-        )
-        if found is None:
-            self._wake_for_victims()
-            return False
-        earmark = Earmark(
-            workload.id, workload.team, section.flavor, found.placement, found.victims, self.now_ms, found.lapses_ms
-        )
-        self.earmarks[workload.id] = earmark
-        self._going.update((victim.workload, victim.attempt) for victim in found.victims)
-        self._mark(workload, earmark)
-        self._wake(found.lapses_ms)
-        return True
-
-    def _seen(self) -> list[Holding]:
-        """Return all holdings; victims of open earmarks, and of this pass, are leaving."""
-        section = self.section
-        going = [
-            replace(holding, leaving=True)
-            for name, attempt in self._going
-            if (holding := section.holdings.get(name, {}).get(attempt)) is not None and not holding.leaving
-        ]
-        gone = {(holding.grant.workload, holding.grant.attempt) for holding in going}
-        return [
-            *going,
-            *(
-                holding
-                for holding in section.all_holdings()
-                if not gone or (holding.grant.workload, holding.grant.attempt) not in gone
-            ),
-        ]
-
-    def _wake_for_victims(self) -> None:
-        """Look again when the minimum runtime of a possible victim has passed."""
-        spans = {team: terms.min_runtime_ms for team, terms in self._policy.preemption.items() if terms.min_runtime_ms}
-        for holding in self.section.all_holdings() if spans else ():
-            span = spans.get(holding.grant.team)
-            if span and holding.grant.running_ms is not None:
-                self._wake(holding.grant.running_ms + span)

@@ -55,6 +55,8 @@ class Section:
         self.queues: dict[TeamName, Queue] = {}
         self.holdings: dict[WorkloadId, dict[int, Holding]] = {}
         self.elsewhere: dict[WorkloadId, int] = {}  # waiting ones that hold another flavor, and their attempt
+        self.by_team: dict[TeamName, dict[Attempt, Holding]] = {}
+        self.leaving: set[Attempt] = set()
         self.earmarks: dict[WorkloadId, Earmark] = {}
         self.supplies: dict[NodeName, NodeSupply] = {}  # as they were told
         self.racks = Racks()
@@ -170,11 +172,18 @@ class Section:
             self._enter(name)
 
     def _place(self, holding: Holding) -> None:
+        key = (holding.grant.workload, holding.grant.attempt)
+        self.by_team.setdefault(holding.grant.team, {})[key] = holding
+        if holding.leaving:
+            self.leaving.add(key)
         self._charge(holding, 1)
         self._expect(holding)
         self.racks.occupy(holding.grant.placement, holding.grant.system)
 
     def _drop(self, holding: Holding) -> None:
+        key = (holding.grant.workload, holding.grant.attempt)
+        del self.by_team[holding.grant.team][key]
+        self.leaving.discard(key)
         self._charge(holding, -1)
         self._forget(holding)
         self.racks.occupy(holding.grant.placement, holding.grant.system, -1)
