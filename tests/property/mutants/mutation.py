@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 class Mutation:
     """Break `rule` by replacing `old`, which stands in the module exactly once, with `new`; and `also` likewise.
 
-    `why` says what the broken product does. `tests` are what must fail: by default every test of the rule.
+    `why` says what the broken product does. The rule's tests must fail, or one of `tests`.
     """
 
     name: str

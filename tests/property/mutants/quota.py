@@ -13,6 +13,7 @@ MUTATIONS = (
         "room = share.limit - total.get(key, 0)",
         "room = share.limit - total.get(key, 0) + 1",
         "a subtree holds more than its limit",
+        OWN,
     ),
     Mutation(
         "lends-beyond-the-lend-limit",

@@ -50,10 +50,16 @@ MUTATIONS = (
         "crosses-a-guarantee-needlessly",
         "Q10",
         BORROWERS,
-        "(crossing or candidate.gpus <= least)",
-        "(crossing or candidate.gpus <= least + 1)",
+        "least > 0 and (crossing or candidate.gpus <= least)",
+        "least > 0",
         "a gang is taken that leaves its team below its guarantee though others would do",
         OWN,
+        also=(
+            (
+                "return max([0, *(candidate.gpus - max(0, self._above(level)) for level in path.below)])",
+                "return 0 * len(path.below)",
+            ),
+        ),
     ),
     Mutation(
         "forgets-what-is-leaving",
