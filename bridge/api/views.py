@@ -284,10 +284,9 @@ class CancelRequest(BaseModel):
 
 
 class CancelState(StrEnum):
-    """How far a cancel has come. It is repeated until its system confirms the end."""
+    """How far a cancel has come: it is on record and repeated until its system confirms the end, or that was seen."""
 
     RECORDED = "recorded"
-    SENT = "sent"
     CONFIRMED = "confirmed"
 
 

@@ -30,6 +30,7 @@ from bridge.controller.operate import Operator
 from bridge.controller.poller import Poller
 from bridge.controller.slurm_acts import SlurmHands
 from bridge.controller.source import BeatSource, Leader
+from bridge.errors import BridgeError
 from bridge.kube import port
 from bridge.kube.events import EventWriter
 from bridge.kube.lease import Lease
@@ -101,7 +102,12 @@ class Process:
             floor=self._ledger.newest_epoch,
         )
         self._source = BeatSource(
-            self._ledger, clock, leader=self._leader, failures=lambda: actor.failures, wake=self._wake
+            self._ledger,
+            clock,
+            leader=self._leader,
+            failures=lambda: actor.failures,
+            wake=self._wake,
+            kube_age_s=self._watches.age_s,
         )
         self._cycle = Cycle(
             self._observer,
@@ -147,11 +153,21 @@ class Process:
         _LOG.info("leading", epoch=term.epoch, holder=term.holder)
         if not self._await(lambda: not self._watches.trouble()):
             return 0
+        self._source.kube_version = self._kube_version()
         self._poller.start()
         connector = threading.Thread(target=self._connect, name="connect", daemon=True)
         connector.start()
         self._cycle.run()
         return 0 if self._stopping.is_set() else 1
+
+    def _kube_version(self) -> str:
+        """Return what `status` shows of the API server; "" when it does not say just now."""
+        try:
+            major, minor = self._outside.gateway.version()
+        except BridgeError as error:
+            _LOG.warning("kubernetes.version", error=str(error))
+            return ""
+        return f"{major}.{minor}"
 
     def _await(self, true: Callable[[], bool]) -> bool:
         while not true():

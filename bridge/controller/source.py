@@ -45,7 +45,7 @@ class Leader:
 
 
 class BeatSource:
-    """Source over the last published beat."""
+    """Source over the last published beat. `kube_version` is set by whoever learns it."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class BeatSource:
         leader: Callable[[], Leader],
         failures: Callable[[], dict[str, str]],
         wake: Callable[[], None],
+        kube_age_s: Callable[[], float | None] = lambda: None,
     ) -> None:
+        self.kube_version = ""
+        self._kube_age_s = kube_age_s
         self._ledger = ledger
         self._clock = clock
         self._leader = leader
@@ -88,7 +91,13 @@ class BeatSource:
                 cycles=0, last_cycle_ms=0, last_cycle_age_s=None, kubernetes=nothing,
             )  # fmt: skip
         world = beat.world
-        kube = SystemHealth(name="kubernetes", ok=world.kube.ok, age_s=0.0, text=world.kube.error)
+        kube = SystemHealth(
+            name="kubernetes",
+            ok=world.kube.ok,
+            age_s=self._kube_age_s(),
+            version=self.kube_version,
+            text=world.kube.error,
+        )
         slurm = SystemHealth(
             name=world.slurm.cluster or "slurm",
             ok=world.slurm.ok,

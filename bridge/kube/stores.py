@@ -1,5 +1,6 @@
 """All the kinds that one process follows as one thing: read them, remember a write, say why not to trust them."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -69,6 +70,11 @@ class ReflectedStores:
             if fresh.age_s > self._stale_s:
                 return f"{kind.plural}: no word from the API server for {fresh.age_s:.0f} s"
         return ""
+
+    def age_s(self) -> float | None:
+        """Return the seconds since the last word on the kind that was silent longest; None: one was never read."""
+        oldest_s = max(reflector.store.freshness().age_s for reflector in self._reflectors.values())
+        return None if math.isinf(oldest_s) else oldest_s
 
     def gone(self) -> Mapping[str, Object]:
         """Return the last state of pods that left during the last ten minutes, by UID."""
