@@ -54,6 +54,10 @@ class Platform:
         self.ledger.open_epoch(1, "test")
         self.sites: list[str] = []
         self._configure()
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the controller, knowing nothing but what the ledger and both systems tell."""
         watched = WatchedSlurm(self.slurm, self.sites.append)
         poller = Poller(watched, self.clock, poll_ms=100, busy_poll_ms=50, wake=lambda: None)
         poller.view = lambda not_before, wait_s: poller.read_once()  # type: ignore[method-assign]  # noqa: ARG005
