@@ -2,12 +2,15 @@
 
 from tests.property.mutants.mutation import Mutation
 
+EXPLAIN = "bridge.admission.explain"
 FAIRSHARE = "bridge.quota.fairshare"
 JUDGEMENT = "bridge.admission.judgement"
 KEEPING = "bridge.admission.keeping"
+PROSPECTS = "bridge.admission.prospects"
 ROUND = "bridge.admission.round"
 SECTION = "bridge.admission.section"
 SUPPLY = "bridge.admission.supply"
+WAITS = "bridge.admission.waits"
 DESK = ("tests/property/test_desk.py",)
 PASS = ("tests/property/test_admission.py",)
 
@@ -99,5 +102,41 @@ MUTATIONS: tuple[Mutation, ...] = (
         "(gpus if node == team else 0)",
         "gpus",
         "who cuts a gang into pieces comes first",
+    ),
+    Mutation(
+        "explains-without-who-comes-first",
+        "Q20",
+        WAITS,
+        "judge(section, workload, shape, keepers, ended.now_ms)",
+        "judge(section, workload, shape, [], ended.now_ms)",
+        "the reason is not the one that decided",
+        PASS,
+    ),
+    Mutation(
+        "explains-with-other-numbers",
+        "Q20",
+        EXPLAIN,
+        '"available": balances.available(team, flavor),',
+        '"available": balances.available(team, flavor) - 1,',
+        "the number shown is not the one that binds",
+        PASS,
+    ),
+    Mutation(
+        "names-the-wrong-tree-node",
+        "Q21",
+        EXPLAIN,
+        '"binding": binding.node,',
+        '"binding": team,',
+        "who asks is sent to his own team when another level binds",
+        PASS,
+    ),
+    Mutation(
+        "tells-a-start-that-is-too-early",
+        "Q21",
+        PROSPECTS,
+        '        found["earliest_ms"] = earliest\n',
+        '        found["earliest_ms"] = earliest - 60_000\n',
+        "the earliest start is before anything can have ended",
+        PASS,
     ),
 )

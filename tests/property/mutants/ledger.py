@@ -3,6 +3,7 @@
 from tests.property.mutants.mutation import Mutation
 
 TRANSFERS = "bridge.ledger.transfers"
+DECAY = "bridge.ledger.decay"
 DRAFT = "bridge.ledger.draft"
 FENCING = "bridge.ledger.fencing"
 HISTORY = "bridge.ledger.history"
@@ -94,5 +95,13 @@ MUTATIONS = (
         "end_ms = to_ms + 1 if span.to_ms is None else min(span.to_ms, to_ms + 1)",
         "the sum depends on how many windows are asked for",
         INTEGRAL,
+    ),
+    Mutation(
+        "use-decays-by-steps",
+        "Q17",
+        DECAY,
+        "end_ms = now_ms if to_ms is None else min(to_ms, now_ms)",
+        "end_ms = now_ms if to_ms is None else min(to_ms + 60_000, now_ms)",
+        "what a cut separates counts a minute more",
     ),
 )

@@ -1,0 +1,75 @@
+"""Mutations of what the bridge concludes from the two systems: starts, ends, orphans, serving."""
+
+from tests.property.mutants.mutation import Mutation
+
+PODS = "bridge.workloads.pods"
+ROUTE = "bridge.controller.route"
+SETTLE = "bridge.controller.settle"
+STATES = "bridge.slurm.states"
+PLAN = ("tests/unit/test_controller_plan.py",)
+
+MUTATIONS = (
+    Mutation(
+        "completing-counts-as-ended",
+        "Q5",
+        STATES,
+        "    if not _ENDING.isdisjoint(flags):\n        return Phase.ENDING\n",
+        "",
+        "a charge ends while processes still hold the devices",
+        PLAN,
+    ),
+    Mutation(
+        "deletion-frees-a-pod",
+        "Q5",
+        PODS,
+        """if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):""",
+        """if deleting(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):""",
+        "a charge ends when deletion starts, not when the containers have stopped",
+        PLAN,
+    ),
+    Mutation(
+        "a-lost-job-frees-a-busy-worker",
+        "Q5",
+        SETTLE,
+        'if record is None or record.busy or "NOT_RESPONDING" in record.flags:',
+        'if record is None or "NOT_RESPONDING" in record.flags:',
+        "what slurmctld forgot is taken to be free while it runs",
+        PLAN,
+    ),
+    Mutation(
+        "an-orphan-is-left-running",
+        "Q6",
+        ROUTE,
+        'routed.slurm.append(acts.CancelJob(task.ref, "its Job is deleted"))\n        return',
+        "return",
+        "the Slurm job of a deleted Job goes on",
+        PLAN,
+    ),
+    Mutation(
+        "the-finalizer-stays",
+        "Q6",
+        ROUTE,
+        "routed.kube.append(acts.DropFinalizer(job))",
+        "del job",
+        "the owner of an orphan can never be deleted",
+        PLAN,
+    ),
+    Mutation(
+        "a-pod-that-is-gone-keeps-its-charge",
+        "Q18",
+        SETTLE,
+        '        yield from _ended(grant, last, world, "pod gone")\n        return',
+        "        del last\n        return",
+        "scaling to zero frees nothing",
+        PLAN,
+    ),
+    Mutation(
+        "gated-pods-count-as-running",
+        "Q18",
+        PODS,
+        "    if gated(pod):\n        return PodLife.GATED\n",
+        "",
+        "a replica that waits is not told from one that starts",
+        PLAN,
+    ),
+)
