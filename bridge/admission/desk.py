@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from bridge.admission.decisions import Decisions
 from bridge.admission.model import Earmark, History, Holding, Policy
 from bridge.admission.queues import rank_of
+from bridge.admission.roll import Roll
 from bridge.admission.round import Round
 from bridge.admission.section import Section
 from bridge.admission.supply import NodeSupply
@@ -40,6 +41,9 @@ class Desk:
         self._rounds: dict[FlavorName, tuple[int, Round]] = {}  # the section's version, and what was decided on it
         self._waiting: dict[WorkloadId, FlavorName] = {}
         self._nodes: dict[NodeName, FlavorName] = {}
+        self._roll_waiting: Roll[Workload] = Roll()
+        self._roll_holdings: Roll[Holding] = Roll()
+        self._roll_nodes: Roll[NodeSupply] = Roll()
         self._marks: dict[WorkloadId, FlavorName] = {}
         self._pauses: dict[WorkloadId, int] = {}
         self._last: tuple[tuple[Round, ...], Decisions] | None = None
@@ -52,14 +56,18 @@ class Desk:
         if known is not None and known != workload.flavor:
             self.withdraw(workload.id)
         self._waiting[workload.id] = workload.flavor
-        self._section(workload.flavor).submit(workload)
+        section = self._section(workload.flavor)
+        self._roll_waiting.swap(section.waiting.get(workload.id), workload)
+        section.submit(workload)
         self._bar(workload.id)
 
     def withdraw(self, name: WorkloadId) -> None:
         """Forget a waiting workload; nothing happens when it does not wait."""
         flavor = self._waiting.pop(name, None)
         if flavor is not None:
-            self._sections[flavor].withdraw(name)
+            section = self._sections[flavor]
+            self._roll_waiting.swap(section.waiting[name], None)
+            section.withdraw(name)
 
     def hold(self, holding: Holding) -> None:
         """Add a grant that holds, or replace what is known of it; one that holds no longer is freed."""
@@ -67,15 +75,17 @@ class Desk:
         if not grant.holds:
             self.free(grant.workload, grant.attempt)
             return
-        self._section(grant.flavor).hold(holding)
+        section = self._section(grant.flavor)
+        self._roll_holdings.swap(section.holdings.get(grant.workload, {}).get(grant.attempt), holding)
+        section.hold(holding)
         self._bar(grant.workload)
 
     def free(self, name: WorkloadId, attempt: int | None = None) -> None:
         """Forget what an attempt of a workload holds (None: all attempts); nothing happens when it holds nothing."""
         for section in self._sections.values():
-            held = section.holdings.get(name)
-            if held is not None and (attempt is None or attempt in held):
-                section.free(name, attempt)
+            for number in [each for each in section.holdings.get(name, ()) if attempt in (None, each)]:
+                self._roll_holdings.swap(section.holdings[name][number], None)
+                section.free(name, number)
         self._bar(name)
 
     def node(self, supply: NodeSupply) -> None:
@@ -84,13 +94,17 @@ class Desk:
         if known is not None and known != supply.flavor:
             self.remove_node(supply.name)
         self._nodes[supply.name] = supply.flavor
-        self._section(supply.flavor).put_node(supply)
+        section = self._section(supply.flavor)
+        self._roll_nodes.swap(section.supplies.get(supply.name), supply)
+        section.put_node(supply)
 
     def remove_node(self, name: NodeName) -> None:
         """Forget a node; nothing happens when it is not known."""
         flavor = self._nodes.pop(name, None)
         if flavor is not None:
-            self._sections[flavor].remove_node(name)
+            section = self._sections[flavor]
+            self._roll_nodes.swap(section.supplies[name], None)
+            section.remove_node(name)
 
     def earmark(self, earmark: Earmark) -> None:
         """Keep capacity for a workload: an open intent of kind `preempt`."""
@@ -134,9 +148,9 @@ class Desk:
     def sync(
         self,
         *,
-        waiting: Iterable[Workload],
-        holdings: Iterable[Holding],
-        nodes: Iterable[NodeSupply],
+        waiting: Collection[Workload],
+        holdings: Collection[Holding],
+        nodes: Collection[NodeSupply],
         earmarks: Iterable[Earmark] = (),
         pauses: Mapping[WorkloadId, int] | None = None,
     ) -> None:
@@ -149,40 +163,41 @@ class Desk:
             if self._pauses.get(name) != until_ms:
                 self.pause(name, until_ms)
         for name in self._pauses.keys() - (pauses or {}).keys():
+            self.pause(name, 0)
             del self._pauses[name]
 
-    def _sync_nodes(self, nodes: Iterable[NodeSupply]) -> None:
-        seen: set[NodeName] = set()
-        for node in nodes:
-            seen.add(node.name)
+    def _sync_nodes(self, nodes: Collection[NodeSupply]) -> None:
+        fresh, gone = self._roll_nodes.differences(nodes)
+        for node in fresh:
             flavor = self._nodes.get(node.name)
             old = None if flavor is None else self._sections[flavor].supplies[node.name]
-            if old is not node and old != node:
+            if old != node:
                 self.node(node)
-        for name in [name for name in self._nodes if name not in seen]:
-            self.remove_node(name)
+            else:
+                self._roll_nodes.swap(old, node)
+                self._section(node.flavor).supplies[node.name] = node
+        for node in gone:
+            flavor = self._nodes.get(node.name)
+            if flavor is not None and self._sections[flavor].supplies[node.name] is node:
+                self.remove_node(node.name)
 
-    def _sync_holdings(self, holdings: Iterable[Holding]) -> None:
-        seen: set[tuple[FlavorName, WorkloadId, int]] = set()
-        for holding in holdings:
+    def _sync_holdings(self, holdings: Collection[Holding]) -> None:
+        fresh, gone = self._roll_holdings.differences(holdings)
+        for holding in fresh:
             grant = holding.grant
             if not grant.holds:
                 continue
-            seen.add((grant.flavor, grant.workload, grant.attempt))
-            section = self._sections.get(grant.flavor)
-            old = None if section is None else section.holdings.get(grant.workload, {}).get(grant.attempt)
-            if old is not holding and old != holding:
+            section = self._section(grant.flavor)
+            old = section.holdings.get(grant.workload, {}).get(grant.attempt)
+            if old != holding:
                 self.hold(holding)
-        for flavor, section in self._sections.items():
-            gone = [
-                (name, attempt)
-                for name, attempts in section.holdings.items()
-                for attempt in attempts
-                if (flavor, name, attempt) not in seen
-            ]
-            for name, attempt in gone:
-                section.free(name, attempt)
-                self._bar(name)
+            else:
+                self._roll_holdings.swap(old, holding)
+                section.replace(holding)
+        for holding in gone:
+            grant = holding.grant
+            if self._section(grant.flavor).holdings.get(grant.workload, {}).get(grant.attempt) is holding:
+                self.free(grant.workload, grant.attempt)
 
     def _sync_earmarks(self, earmarks: Iterable[Earmark]) -> None:
         wanted = {earmark.workload: earmark for earmark in earmarks}
@@ -193,19 +208,22 @@ class Desk:
             if flavor is None or self._sections[flavor].earmarks[name] != earmark:
                 self.earmark(earmark)
 
-    def _sync_waiting(self, waiting: Iterable[Workload]) -> None:
-        wanted: dict[WorkloadId, Workload] = {}
-        for workload in waiting:
-            other = wanted.get(workload.id)
-            if other is None or (*rank_of(workload), workload.gpus) < (*rank_of(other), other.gpus):
-                wanted[workload.id] = workload
-        for name in [name for name in self._waiting if name not in wanted]:
-            self.withdraw(name)
-        for name, workload in wanted.items():
-            flavor = self._waiting.get(name)
-            old = None if flavor is None else self._sections[flavor].waiting[name]
-            if old is not workload and old != workload:
+    def _sync_waiting(self, waiting: Collection[Workload]) -> None:
+        fresh, gone = self._roll_waiting.differences(waiting)
+        left = {id(workload) for workload in gone}
+        for workload in fresh:
+            flavor = self._waiting.get(workload.id)
+            old = None if flavor is None else self._sections[flavor].waiting[workload.id]
+            twice = old is not None and id(old) not in left  # both are asked: the first in the order counts
+            if old == workload:
+                self._roll_waiting.swap(old, workload)
+                self._section(workload.flavor).waiting[workload.id] = workload
+            elif old is None or not twice or _order(workload) < _order(old):
                 self.submit(workload)
+        for workload in gone:
+            flavor = self._waiting.get(workload.id)
+            if flavor is not None and self._sections[flavor].waiting[workload.id] is workload:
+                self.withdraw(workload.id)
 
     # Deciding.
 
@@ -262,3 +280,7 @@ class Desk:
                 for attempt in section.holdings.get(name, ())
             ]
             self._sections[flavor].bar(name, max(attempts, default=None))
+
+
+def _order(workload: Workload) -> tuple[tuple[int, int, WorkloadId], int]:
+    return rank_of(workload), workload.gpus

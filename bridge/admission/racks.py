@@ -8,7 +8,7 @@ What is on a node: the larger of what its NodeSupply counts and what holdings ho
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -134,16 +134,25 @@ class Racks:
         within: Collection[NodeName] | None = None,
     ) -> Placement | None:
         """Return `count` nodes with room for the share, best first, or None. `closed` nodes are left alone."""
+        picks = self.best(share, count, closed, within)
+        return dict.fromkeys(picks, share[1]) if len(picks) == count else None
+
+    def best(
+        self,
+        share: Share,
+        count: int,
+        closed: Collection[NodeName] = NOWHERE,
+        within: Collection[NodeName] | None = None,
+    ) -> Sequence[NodeName]:
+        """Return the best nodes with room for the share, `count` of them, or fewer when there are no more."""
         if within is not None:
-            return self._place_among(share, count, sorted(set(within).difference(closed)))
+            return self._best_among(share, count, sorted(set(within).difference(closed)))
         fits = self._fitting(share)
         ranked: list[tuple[tuple[int, int], Kind]] = []
         for kind in self._buckets:
             rank = fits[kind] if kind in fits else self._fit(share, kind)
             if rank is not None:
                 ranked.append((rank, kind))
-        if sum(len(self._buckets[kind]) for _, kind in ranked) < count:
-            return None
         ranked.sort(key=_first)
         picks: list[NodeName] = []
         at = 0
@@ -154,23 +163,21 @@ class Racks:
                 at += 1
             merged = names[0] if len(names) == 1 else heapq.merge(*names)
             picks.extend(islice((name for name in merged if name not in closed), count - len(picks)))
-        return dict.fromkeys(picks, share[1]) if len(picks) == count else None
+        return picks
 
     def drains(self, placement: Placement, share: Share) -> tuple[NodeName, ...]:
         """Return those nodes of a placement whose worker must go first."""
         kinds = ((name, self._spots[name].kind) for name in placement)
         return tuple(name for name, kind in kinds if kind is not None and self._kinds[kind].drained_for(*share))
 
-    def _place_among(self, share: Share, count: int, names: Iterable[NodeName]) -> Placement | None:
+    def _best_among(self, share: Share, count: int, names: Iterable[NodeName]) -> Sequence[NodeName]:
         ranked: list[tuple[tuple[int, int], NodeName]] = []
         for name in names:
             spot = self._spots.get(name)
             rank = None if spot is None or spot.supply is None or spot.kind is None else self._fit(share, spot.kind)
             if rank is not None:
                 ranked.append((rank, name))
-        if len(ranked) < count:
-            return None
-        return {name: share[1] for _, name in heapq.nsmallest(count, ranked)}
+        return [name for _, name in heapq.nsmallest(count, ranked)]
 
     def _fitting(self, share: Share) -> dict[Kind, tuple[int, int] | None]:
         return self._fits.setdefault(share, {})

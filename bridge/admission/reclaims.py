@@ -4,7 +4,7 @@ In the order of the pass, and of each queue: none before one that is blocked wit
 bounded number of searches; what is not looked for now is looked for in the next pass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bridge.admission import hopes, reclaim
@@ -12,8 +12,9 @@ from bridge.admission.model import Earmark, Holding, Policy, WithinTeam
 from bridge.admission.queues import Shape
 from bridge.admission.racks import Share
 from bridge.admission.section import Attempt, Section
+from bridge.admission.supply import NodeSupply
 from bridge.quota.model import TeamName
-from bridge.workloads.model import Workload, WorkloadId
+from bridge.workloads.model import NodeName, Workload, WorkloadId
 
 SEARCHES = 8  # most searches for victims of one flavor in one pass, so at most as many preemptions
 
@@ -67,11 +68,12 @@ class Reclaims:
         if self._searches >= SEARCHES:
             return None
         self._searches += 1
+        seen = self._seen((*teams, shape.team) if swaps else teams)
         found = reclaim.find(
             workload,
             balances=section.balances,
-            holdings=self._seen((*teams, shape.team) if swaps else teams),
-            nodes=section.racks.supplies(),
+            holdings=seen,
+            nodes=self._nodes(shape, seen),
             policy=self._policy,
             now_ms=self._now_ms,
         )
@@ -107,6 +109,15 @@ class Reclaims:
             else each
             for each in hopes.holdings(self._section, teams, self._going)
         ]
+
+    def _nodes(self, shape: Shape, seen: Iterable[Holding]) -> dict[NodeName, NodeSupply]:
+        """Return the nodes that a search has to see: those that could be cleared, and as many free ones as it needs."""
+        racks = self._section.racks
+        names = set(racks.best(shape.share, shape.nodes, within=shape.within_nodes))
+        for holding in seen:
+            names.update(holding.grant.placement)
+        nodes = ((name, racks.supply(name)) for name in names)
+        return {name: node for name, node in nodes if node is not None}
 
     def _wait_for_victims(self) -> None:
         """Look again when the minimum runtime of a possible victim has passed."""

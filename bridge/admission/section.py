@@ -161,6 +161,15 @@ class Section:
         self._place(holding)
         self._charge_mark(name)
 
+    def replace(self, holding: Holding) -> None:
+        """Take another object for an equal holding."""
+        grant = holding.grant
+        key = (grant.workload, grant.attempt)
+        self.holdings[grant.workload][grant.attempt] = holding
+        self.by_team[grant.team][key] = self._known[key] = holding
+        for node in grant.placement:
+            self._on[node][key] = holding
+
     def free(self, name: WorkloadId, attempt: int | None = None) -> None:
         """Forget one attempt that held, or all of a workload's."""
         self.version += 1
