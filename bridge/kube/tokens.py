@@ -1,11 +1,12 @@
 """Tokens and the way through the API server: whose token it is, a token for an account, a request to a Service."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import OutcomeUnknownError, RejectedError, UnknownStateError
-from bridge.kube import answers
+from bridge.kube import answers, kubeconfig
 from bridge.kube.gateway import KubeGateway
 from bridge.kube.port import Gateway
 from bridge.kube.transport import LostAnswerError, Transport, found
@@ -79,5 +80,7 @@ class ServiceProxy:
 
 
 def proxy() -> ServiceProxy:
-    """Use the current kubeconfig, or the pod's service account."""
-    return ServiceProxy(found(connections=2))
+    """Use the pod's service account or the current kubeconfig; a plain one without the official client."""
+    file = None if "KUBERNETES_SERVICE_HOST" in os.environ else kubeconfig.path(os.environ)
+    plain = None if file is None else kubeconfig.read(file, connections=2)
+    return ServiceProxy(plain or found(connections=2))

@@ -6,17 +6,19 @@ apart from one whose answer was lost, because only the first may be sent again w
 
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import urllib3
-from kubernetes import client, config
 from urllib3 import exceptions
 
 from bridge.errors import InvalidInputError, UnknownStateError
+
+if TYPE_CHECKING:  # the official client costs a command 0.8 s of CPU: it is imported where it is needed
+    from kubernetes import client
 
 CONNECT_S: Final = 3.0
 READ_S: Final = 15.0
@@ -41,10 +43,11 @@ class Answer:
 class Transport:
     """Thread safe; at most `connections` calls (watches included) at once keep their connection."""
 
-    def __init__(self, api: client.ApiClient) -> None:
-        self._api = api
-        self._pool: urllib3.PoolManager = api.rest_client.pool_manager
-        self._host = str(api.configuration.host).rstrip("/")
+    def __init__(self, host: str, pool: urllib3.PoolManager, credentials: Callable[[], dict[str, str]]) -> None:
+        """`credentials` are the headers that say who we are, asked for anew with each call."""
+        self._host = host.rstrip("/")
+        self._pool = pool
+        self._credentials = credentials
 
     def send(
         self,
@@ -79,13 +82,6 @@ class Transport:
         except (exceptions.HTTPError, OSError) as error:
             raise LostAnswerError(f"the stream from {self._host} ended early: {_first_line(error)}") from error
 
-    def _credentials(self) -> dict[str, str]:
-        """Return the headers that say who we are; a token's file is read again as it ages, and may be missing then."""
-        try:
-            return {c["key"]: c["value"] for c in self._api.configuration.auth_settings().values()}
-        except (config.ConfigException, OSError) as error:
-            raise UnknownStateError(f"no credentials for {self._host}: {_first_line(error)}") from error
-
     def _request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], read_s: float, *, stream: bool
     ) -> urllib3.BaseHTTPResponse:
@@ -113,6 +109,8 @@ class Transport:
 
 def in_cluster(*, connections: int = 32) -> Transport:
     """Use the pod's own service account; its token is read again as the kubelet renews it."""
+    from kubernetes import client, config
+
     settings = client.Configuration()
     try:
         config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
@@ -123,6 +121,8 @@ def in_cluster(*, connections: int = 32) -> Transport:
 
 def from_kubeconfig(path: str | Path | None = None, *, context: str | None = None, connections: int = 32) -> Transport:
     """Use a kubeconfig: the named file, else KUBECONFIG, else ~/.kube/config."""
+    from kubernetes import client, config
+
     settings = client.Configuration()
     where = None if path is None else str(path)
     try:
@@ -142,13 +142,30 @@ def found(*, connections: int = 32) -> Transport:
         return from_kubeconfig(connections=connections)
 
 
-def over(settings: client.Configuration, *, connections: int) -> Transport:
+def over(settings: "client.Configuration", *, connections: int) -> Transport:
     """Use settings of the official client."""
+    from kubernetes import client, config
+
     settings.connection_pool_maxsize = connections
+    settings.socket_options = socket_options()
+    api = client.ApiClient(settings)
+    host = str(settings.host)
+
+    def credentials() -> dict[str, str]:
+        """Return the client's own; a token's file is read again as it ages, and may be missing then."""
+        try:
+            found: Any = settings.auth_settings()
+            return {each["key"]: each["value"] for each in found.values()}
+        except (config.ConfigException, OSError) as error:
+            raise UnknownStateError(f"no credentials for {host}: {_first_line(error)}") from error
+
+    return Transport(host, api.rest_client.pool_manager, credentials)
+
+
+def socket_options() -> list[tuple[int, int, int]]:
+    """Return the options of every connection: no delay, and keepalive that notices a peer that vanished."""
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    options += [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in _KEEPALIVE if hasattr(socket, n)]
-    settings.socket_options = options
-    return Transport(client.ApiClient(settings))
+    return options + [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in _KEEPALIVE if hasattr(socket, n)]
 
 
 def _first_line(error: BaseException) -> str:
