@@ -35,7 +35,7 @@ class Draft:
         self.base = warm.head
         self.head = warm.head
         self._rows: list[tuple[Any, ...]] = []
-        self._entries: dict[str, Entry] = {}
+        self._transfers: dict[str, tuple[Any, ...]] = {}
         self._attempts: dict[WorkloadId, int] = {}
         self._open: dict[tuple[WorkloadId, int], Span | None] = {}
         self._notes: dict[WorkloadId, str | None] = {}
@@ -86,8 +86,8 @@ class Draft:
 
     def recorded(self, transfer: str) -> Entry | None:
         """Return the entry of a transfer, if there is one."""
-        if transfer in self._entries:
-            return self._entries[transfer]
+        if transfer in self._transfers:
+            return rows.load_entry(self._transfers[transfer])
         query = rows.selection(schema.entries, self._connection.dialect.name, ("transfer",))
         row = self._connection.exec_driver_sql(query, (transfer,)).one_or_none()
         return None if row is None else rows.load_entry(row)
@@ -161,14 +161,28 @@ class Draft:
         gpus: int = 0,
     ) -> int:
         """Append an entry, chained to the one before; return its number."""
-        entry = Entry(
-            self.next_seq, at_ms, self.epoch, step, workload, attempt, team, flavor, system, gpus, dict(detail)
+        seq = self.head.seq + 1
+        row = rows.chained(
+            (
+                seq,
+                transfer,
+                at_ms,
+                self.epoch,
+                str(step),
+                workload,
+                attempt,
+                team,
+                flavor,
+                None if system is None else str(system),  # an enum's str is its text, and quicker than .value
+                gpus,
+                rows.to_json(detail),
+            ),
+            self.head,
         )
-        row = rows.dump_entry(entry, transfer, self.head)
-        self.head = Head(entry.seq, rows.digest_of(row))
+        self.head = Head(seq, rows.digest_of(row))
         self._rows.append(row)
-        self._entries[transfer] = entry
-        return entry.seq
+        self._transfers[transfer] = row
+        return seq
 
     @property
     def pending(self) -> bool:

@@ -41,23 +41,9 @@ class Codec(Generic[Value]):
 # --- the journal -------------------------------------------------------------------------------------------------
 
 
-def dump_entry(entry: Entry, transfer: str, head: Head) -> tuple[Any, ...]:
-    """Return an entry's row, chained to the entry before it."""
-    row = (
-        entry.seq,
-        transfer,
-        entry.at_ms,
-        entry.epoch,
-        str(entry.step),
-        entry.workload,
-        entry.attempt,
-        entry.team,
-        entry.flavor,
-        None if entry.system is None else str(entry.system),  # an enum's str is its text, and quicker than .value
-        entry.gpus,
-        to_json(entry.detail),
-    )
-    return (*row, _chained(row, head))
+def chained(columns: Row, head: Head) -> tuple[Any, ...]:
+    """Return an entry's row: its columns, and the digest that chains them to the entry before it."""
+    return (*columns, _chained(columns, head))
 
 
 def load_entry(row: Row) -> Entry:

@@ -9,9 +9,10 @@ that a commit which was under way when its connection broke has ended either way
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, Transaction, select
+from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
@@ -22,7 +23,7 @@ from bridge.errors import (
     StaleLeaderError,
     UnknownStateError,
 )
-from bridge.ledger import database, fencing, migration, rows, schema
+from bridge.ledger import database, fencing, migration
 from bridge.ledger.database import WRITE, Database
 from bridge.ledger.draft import Draft
 from bridge.ledger.model import Epoch, Head
@@ -33,6 +34,14 @@ Check = Callable[[str, Epoch, Epoch | None], None]
 
 TRIES: Final = 3
 """How often one transaction is begun or written again when the connection is lost, before the caller is told."""
+
+
+_STANDING: Final = """
+    SELECT e.seq, e.digest, p.epoch, p.holder, p.at_ms, (SELECT MAX(seq) FROM checkpoints)
+    FROM (SELECT 1 AS one) AS o
+    LEFT JOIN (SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1) AS e ON 1 = 1
+    LEFT JOIN (SELECT epoch, holder, at_ms FROM epochs ORDER BY epoch DESC LIMIT 1) AS p ON 1 = 1
+"""
 
 
 class Store:
@@ -104,13 +113,13 @@ class Store:
 
     @contextmanager
     def _transaction(self, verb: str, leader: Epoch, check: Check) -> Iterator[Draft]:
-        connection, transaction, head = self._begun(verb, leader, check)
+        connection, transaction, standing = self._begun(verb, leader, check)
         again = False
         try:
             self._writing = connection
             with self._translated(verb):
-                archived = last_checkpoint(connection)
-                draft = Draft(connection, leader.epoch, self.shelf.at(connection, head), archived)
+                warm = self.shelf.at(connection, standing.head)
+                draft = Draft(connection, leader.epoch, warm, standing.archived)
             with self._translated(verb):
                 yield draft
             if draft.pending:
@@ -133,20 +142,21 @@ class Store:
             self._learn(draft)
             self._fault(f"ledger.{verb}.after-commit")
 
-    def _begun(self, verb: str, leader: Epoch, check: Check) -> tuple[Connection, Transaction, Head]:
+    def _begun(self, verb: str, leader: Epoch, check: Check) -> tuple[Connection, Transaction, "Standing"]:
         """Become the writer. Nothing has been decided yet, so what passes is simply tried again."""
 
-        def begin() -> tuple[Connection, Transaction, Head]:
+        def begin() -> tuple[Connection, Transaction, Standing]:
             connection = self._engine_connection()
             transaction = None
             try:
                 transaction = connection.begin()
                 self._database.lock(connection, takeover=check is fencing.check_take_over)
-                check(verb, leader, newest_epoch(connection))
-                return connection, transaction, newest_head(connection)
+                standing = where_it_stands(connection)
+                check(verb, leader, standing.epoch)
             except BaseException:
                 _abandon(connection, transaction)
                 raise
+            return connection, transaction, standing
 
         with self._translated(verb):
             return self._retrying()(begin)
@@ -181,14 +191,14 @@ class Store:
             nonlocal looked
             with self._engine_connection() as connection, connection.begin():
                 self._database.lock(connection)
-                head = newest_head(connection)
-                if head == draft.head:
+                standing = where_it_stands(connection)
+                if standing.head == draft.head:
                     return
                 looked = True
-                check(verb, leader, newest_epoch(connection))
-                if head != draft.base:
+                check(verb, leader, standing.epoch)
+                if standing.head != draft.base:
                     raise UnknownStateError(
-                        f"ledger {verb}: entry {head.seq} of somebody else came first; nothing of it was written"
+                        f"ledger {verb}: entry {standing.head.seq} of another writer came first; nothing of it was kept"
                     )
                 draft.flush(connection)
                 looked = False  # this commit's answer can be lost, too
@@ -270,26 +280,28 @@ def open_store(url: str, fault: Fault | None, *, migrate: bool = True) -> Store:
     return store
 
 
-def newest_epoch(connection: Connection) -> Epoch | None:
-    """Return the newest term on record."""
-    query = "SELECT epoch, holder, at_ms FROM epochs ORDER BY epoch DESC LIMIT 1"
-    row = connection.exec_driver_sql(query).one_or_none()
-    return None if row is None else rows.EPOCHS.load(row)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a writer looks at first: the newest entry, the newest term, the last entry that is in an archive."""
+
+    head: Head
+    epoch: Epoch | None
+    archived: int
+
+
+def where_it_stands(connection: Connection) -> Standing:
+    """Look, in one statement."""
+    seq, digest, epoch, holder, at_ms, archived = connection.exec_driver_sql(_STANDING).one()
+    return Standing(
+        Head() if seq is None else Head(seq, digest),
+        None if epoch is None else Epoch(epoch, holder, at_ms),
+        archived or 0,
+    )
 
 
 def newest_head(connection: Connection) -> Head:
-    """Return the newest entry, or the checkpoint that it is archived up to."""
-    newest = connection.exec_driver_sql("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").one_or_none()
-    if newest is None:
-        column = schema.checkpoints.c
-        query = select(column.seq, column.digest).order_by(column.seq.desc()).limit(1)
-        newest = connection.execute(query).one_or_none()
-    return Head() if newest is None else Head(*newest)
-
-
-def last_checkpoint(connection: Connection) -> int:
-    """Return the last entry that is in an archive, 0 when none is."""
-    return connection.exec_driver_sql("SELECT MAX(seq) FROM checkpoints").scalar() or 0
+    """Return the newest entry."""
+    return where_it_stands(connection).head
 
 
 def _no_fault(_site: str) -> None:
