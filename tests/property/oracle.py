@@ -89,6 +89,7 @@ class Keeper:
     kept: frozenset[NodeName]  # nodes that surely are kept for it
     maybe: frozenset[NodeName]  # nodes that might be: equal choices
     starts_ms: int  # earliest; NEVER_MS: nobody knows
+    sure: bool = True  # False: its try to reclaim has lapsed and is not settled yet; whether it keeps is open
 
 
 @dataclass
@@ -112,6 +113,8 @@ class Pass:
     def __init__(self, world: Snapshot, flavor: FlavorName, told: Decisions, tally: Tally) -> None:
         self.world, self.flavor, self.told, self.tally = world, flavor, told, tally
         self.specs = {spec.name: spec for spec in world.specs}
+        self._guarantees: dict[TeamName, int] = {}
+        self._past = {team: Fraction(value) for (team, each), value in world.history.items() if each == flavor}
         self.nodes = [node for node in world.nodes if node.flavor == flavor]
         self.pieces = [
             Piece(g.workload, g.team, g.system, g.gpus, g.placement, h.ends_ms, h.endless)
@@ -130,6 +133,7 @@ class Pass:
             asker = next(w for w in self.waiting if w.id == mark.workload)
             self.pieces.append(Piece(asker.id, mark.team, asker.system, mark.gpus, mark.placement, None, asker.endless))
         self.keepers: list[Keeper] = []
+        self.not_found: dict[tuple[System, int], int] = {}
         self.blocked: list[tuple[Workload, set[Answer], tuple[Keeper, ...]]] = []
 
     # --- quota: the balance rule on the list of pieces -----------------------------------------------------------
@@ -148,7 +152,9 @@ class Pass:
         return total_of(self.world.specs, team, used)
 
     def guarantee(self, team: TeamName) -> int:
-        return oracle_quota.guarantee(self.world.specs, self.specs[team], self.flavor)
+        if team not in self._guarantees:
+            self._guarantees[team] = oracle_quota.guarantee(self.world.specs, self.specs[team], self.flavor)
+        return self._guarantees[team]
 
     def within(self, team: TeamName, gpus: int, used: Mapping[TeamName, int]) -> bool:
         children = [spec.name for spec in self.world.specs if spec.parent == team]
@@ -167,11 +173,7 @@ class Pass:
         scores: list[Fraction | float] = []
         for name in levels:
             held = self.total(name, used) + (gpus if name == team else 0)
-            past = total_of(
-                self.world.specs,
-                name,
-                {t: Fraction(value) for (t, f), value in self.world.history.items() if f == self.flavor},
-            )
+            past = total_of(self.world.specs, name, self._past) if self._past else 0
             above = max(0, held - self.guarantee(name)) + max(0, past - self.guarantee(name))
             weight = self.specs[name].weight
             scores.append(Fraction(above) / weight if weight else float("inf"))
@@ -210,8 +212,16 @@ class Pass:
             return Answer.GUARANTEE_ONLY
         if not self.quota_fits(w.team, w.gpus, used):
             return Answer.QUOTA
-        roomy = set(self.roomy(w, pieces))
         ahead = self.ahead(w)
+        answers = {self._behind(w, used, ahead)}
+        if ahead:
+            answers.add(self._behind(w, used, self.ahead(w, late=True)))
+            answers.add(self._behind(w, used, [keeper for keeper in ahead if keeper.sure]))
+        return answers.pop() if len(answers) == 1 else Answer.OPEN
+
+    def _behind(self, w: Workload, used: Mapping[TeamName, int], ahead: Sequence[Keeper]) -> Answer:
+        """Say whether `w`, which quota admits, may start beside what is kept by these."""
+        roomy = set(self.roomy(w, self._without_own(w)))
         if ahead and w.id in self.marks:
             return Answer.OPEN if len(roomy) >= w.nodes else Answer.NODES
         kept = dict(used)
@@ -231,19 +241,23 @@ class Pass:
             return Answer.OPEN
         return Answer.BEHIND if len(roomy) >= w.nodes else Answer.NODES
 
-    def ahead(self, w: Workload) -> list[Keeper]:
-        """Return those who keep something from `w`."""
-        used = self.used(self._without_own(w))
-        return [keeper for keeper in self.keepers if self._binds(keeper, w, used)]
+    def ahead(self, w: Workload, *, late: bool = False) -> list[Keeper]:
+        """Return those who keep something from `w`.
 
-    def _binds(self, keeper: Keeper, w: Workload, used: Mapping[TeamName, int]) -> bool:
-        if w.time_limit_s is not None and not w.endless and keeper.starts_ms != NEVER_MS:
-            ends_ms = self.world.now_ms + w.time_limit_s * 1000
-            if ends_ms <= keeper.starts_ms:
-                return False
-        if keeper.ends:
+        When a keeper can start at the earliest is asked when it begins to keep or, `late`, when it is passed: what
+        starts in between may have told an end. The rules leave that open.
+        """
+        within = self.within(w.team, w.gpus, self.used(self._without_own(w)))
+        return [keeper for keeper in self.keepers if self._binds(keeper, w, within=within, late=late)]
+
+    def _binds(self, keeper: Keeper, w: Workload, *, within: bool, late: bool) -> bool:
+        if not keeper.ends and (within or not keeper.within):
+            return False
+        if w.time_limit_s is None or w.endless:
             return True
-        return keeper.within and not self.within(w.team, w.gpus, used)
+        first = keeper.workload
+        starts_ms = self._earliest(first, self._without_own(first)) if late else keeper.starts_ms
+        return starts_ms == NEVER_MS or self.world.now_ms + w.time_limit_s * 1000 > starts_ms
 
     # --- who keeps -----------------------------------------------------------------------------------------------
 
@@ -262,7 +276,8 @@ class Pass:
         if answer is not Answer.QUOTA:
             kept, maybe = self._nearest(w, pieces)
             ends = all(node_has_room(node, w, lasting) for node in self.nodes if node.name in kept) and ends
-        self.keepers.append(Keeper(w, within, ends, kept, maybe, self._earliest(w, pieces)))
+        sure = all(mark.workload != w.id for mark in self.world.earmarks)
+        self.keepers.append(Keeper(w, within, ends, kept, maybe, self._earliest(w, pieces), sure))
 
     def _could_start(self, w: Workload, pieces: Sequence[Piece]) -> bool:
         return self.quota_fits(w.team, w.gpus, self.used(pieces)) and len(self.roomy(w, pieces)) >= w.nodes
@@ -301,12 +316,14 @@ class Pass:
         """Judge every waiting workload in the order, beside the product's answer."""
         admitted = [placed for placed in self.told.admitted if placed.workload.flavor == self.flavor]
         reclaims = {mark.workload: mark for mark in self.told.preemptions if mark.flavor == self.flavor}
-        left = [w for w in self.waiting if not self._refused(w)]
+        left, seen = [w for w in self.waiting if not self._refused(w)], set[WorkloadId]()
         while left:
             heads: dict[TeamName, Workload] = {}
             for w in sorted(left, key=lambda w: (-w.priority, w.submitted_ms, w.id)):
                 heads.setdefault(w.team, w)
-            w = min(heads.values(), key=self.rank)
+            new = [w for w in heads.values() if w.id not in seen]
+            seen.update(w.id for w in new)
+            w = next((w for w in new if self.is_hopeless(w)), None) or min(heads.values(), key=self.rank)
             left.remove(w)
             self._meet(w, admitted, reclaims, check_reclaim)
         if admitted:
@@ -314,6 +331,24 @@ class Pass:
         if reclaims:
             raise Mismatch(f"the product reclaims for what is not blocked: {list(reclaims)}")
         self._check_reasons()
+
+    def is_hopeless(self, w: Workload) -> bool:
+        """Return whether `w`, now the first of its queue, need not wait for its turn: surely blocked, keeping nothing.
+
+        The rules leave open when such a one is passed over; the product does it at once where quota blocks it, or
+        where as many nodes were not found for such shares before.
+        """
+        if w.id in self.marks or all(keeper.workload.team != w.team for keeper in self.keepers):
+            return False
+        if w.within_nodes is None and w.nodes >= self.not_found.get((w.system, w.gpus_per_node), w.nodes + 1):
+            return True
+        return not self.quota_fits(w.team, w.gpus, self.used(self.pieces))
+
+    def _not_found(self, w: Workload) -> None:
+        """Remember that so many nodes with room for such a share are not there."""
+        if w.within_nodes is None and not any(keeper.kept | keeper.maybe for keeper in self.ahead(w)):
+            share = (w.system, w.gpus_per_node)
+            self.not_found[share] = min(w.nodes, self.not_found.get(share, w.nodes))
 
     def _meet(
         self,
@@ -347,12 +382,16 @@ class Pass:
             check_reclaim(self, w, mark)
             self.tally.preemptions += 1
             self.pieces.append(Piece(w.id, w.team, w.system, w.gpus, mark.placement, None, w.endless))
-            return
-        if w.id in self.marks:
-            return
+        elif w.id not in self.marks:
+            self._block(w, answer, waits.reason)
+
+    def _block(self, w: Workload, answer: Answer, told: Reason) -> None:
+        """Let what may not start wait, and keep."""
         blockers = self.blockers(w)
         if answer is Answer.OPEN:
-            answer = {Reason.QUOTA: Answer.QUOTA, Reason.CAPACITY: Answer.NODES}.get(waits.reason, Answer.BEHIND)
+            answer = {Reason.QUOTA: Answer.QUOTA, Reason.CAPACITY: Answer.NODES}.get(told, Answer.BEHIND)
+        if answer is Answer.NODES:
+            self._not_found(w)
         self.blocked.append((w, blockers, tuple(self.keepers)))
         self.keep(w, answer)
 

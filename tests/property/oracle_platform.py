@@ -153,7 +153,9 @@ class Platform:
         specs: list[TeamSpec] | None = None,
         nodes: Iterable[NodeSupply] | None = None,
         policy: Policy | None = None,
+        compares: bool = True,
     ) -> None:
+        self.compares = compares  # each decision with the oracle
         self.rng = random.Random(seed)
         self.shape = shape or Shape()
         self.tally = tally or oracle.Tally()
@@ -221,7 +223,8 @@ class Platform:
         """Ask the product, and compare."""
         self.tell(self.desk)
         told = self.desk.decide(self.now_ms)
-        oracle.compare(self.snapshot(), told, self.tally, oracle_reclaim.check)
+        if self.compares:
+            oracle.compare(self.snapshot(), told, self.tally, oracle_reclaim.check)
         return told
 
     def carry_out(self, told: Decisions, *, share: float = 1.0) -> None:
@@ -252,7 +255,8 @@ class Platform:
     def step(self) -> None:
         """Let one thing happen."""
         ask, act = self.submit, self.pass_and_record
-        self.rng.choice([ask, ask, ask, act, act, act, self.end, self.end, self.withdraw, self.wait, self.change])()
+        happens: list[Callable[[], object]] = [ask, ask, ask, act, act, act, self.end, self.end]
+        self.rng.choice([*happens, self.withdraw, self.wait, self.change])()
 
     def submit(self, **changes: object) -> Workload:
         self.made += 1
@@ -335,12 +339,18 @@ class Platform:
                 del self.asked[chosen]
 
     def withdraw(self) -> None:
-        held = {g.workload for g in self.ledger.grants()}
-        waiting = sorted(set(self.asked) - held)
+        waiting = sorted(set(self.asked) - self.running())
         if waiting:
-            name = self.rng.choice(waiting)
-            del self.asked[name]
-            self._settle(name, earmarks.GONE)
+            self.withdraw_this(self.rng.choice(waiting))
+
+    def withdraw_this(self, name: WorkloadId) -> None:
+        """Let a waiting workload ask no more; a try of it is settled."""
+        del self.asked[name]
+        self._settle(name, earmarks.GONE)
+
+    def lapse(self, name: WorkloadId) -> None:
+        """Settle a try that was not in time."""
+        self._settle(name, earmarks.LAPSED)
 
     def wait(self) -> None:
         """Let time pass; a try that lapsed is settled as such, soon after."""

@@ -58,6 +58,7 @@ def test_after_a_death_at_any_commit_the_ledger_verifies_and_a_new_bridge_decide
         platform = Platform(seed, make, Shape(teams=5, faults=False))
         deadly.left = dies_at
         live(platform, deadly)
+        deadly.left = 0
         assert list(platform.ledger.verify()) == []
         kept = told(platform.decide())
         platform.restart()
