@@ -103,15 +103,18 @@ def _beside(
 ) -> Verdict:
     """Judge what quota admits beside all that is kept for those ahead."""
     closed = frozenset[NodeName]().union(*(each.nodes for each in ahead)) if ahead else NOWHERE
+    placement = section.racks.place(shape.share, shape.nodes, NOWHERE, shape.within_nodes)
+    if placement is None:
+        return Verdict(Reason.CAPACITY, within, closed=closed)
     behind = _short_of_quota(section, shape, ahead, available, trials)
+    if behind is None and closed:
+        beside = section.racks.place(shape.share, shape.nodes, closed, shape.within_nodes)
+        if beside is None:
+            behind = next(each for each in ahead if each.nodes & placement.keys())
+        else:
+            placement = beside
     if behind is None:
-        placement = section.racks.place(shape.share, shape.nodes, closed, shape.within_nodes)
-        if placement is not None:
-            return Verdict(Reason.STARTING, within, placement)
-        unhindered = section.racks.place(shape.share, shape.nodes, NOWHERE, shape.within_nodes) if closed else None
-        if unhindered is None:
-            return Verdict(Reason.CAPACITY, within, closed=closed)
-        behind = next(each for each in ahead if each.nodes & unhindered.keys())
+        return Verdict(Reason.STARTING, within, placement)
     return Verdict(Reason.BEHIND_GANG, within, None, behind, closed)
 
 

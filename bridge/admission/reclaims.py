@@ -46,7 +46,7 @@ class Reclaims:
 
     def ended(self, team: TeamName) -> bool:
         """Return whether nobody of the queue may reclaim any more in this pass."""
-        return not self._policy.preempts or team in self._stuck
+        return not self._policy.preempts or team in self._stuck or self._searches >= SEARCHES
 
     def find(self, workload: Workload, shape: Shape) -> Earmark | None:
         """Find victims for a blocked workload, and keep what they free for it; None when there are none."""
@@ -64,8 +64,6 @@ class Reclaims:
         section, swaps = self._section, self._policy.of(shape.team).within_team is WithinTeam.LOWER_PRIORITY
         teams = hopes.prey(section, shape.team, shape.gpus)
         if not swaps and self._clearable(teams, shape) < shape.nodes:
-            return None
-        if self._searches >= SEARCHES:
             return None
         self._searches += 1
         seen = self._seen((*teams, shape.team) if swaps else teams)

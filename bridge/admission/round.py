@@ -89,57 +89,68 @@ class Round:
 
     def _walk(self) -> None:
         lines = {team: Line(queue, self.section.waiting) for team, queue in self.section.queues.items()}
-        heads: list[tuple[Key, TeamName]] = []
+        heads: list[tuple[Key, TeamName, int]] = []  # with how much was charged when the key was made
         for team, line in lines.items():
-            self._push(heads, team, line)
+            heads += self._next(team, line)
         heapq.heapify(heads)
         while heads:
-            key, team = heads[0]
+            key, team, charged = heads[0]
             line = lines[team]
             head = line.head
             if head is None:
                 raise BrokenInvariantError(f"team {team} has a place in the order and nobody who waits")
             workload, group = head
-            actual = key_of(self.section, workload)
-            if actual != key:
-                heapq.heapreplace(heads, (actual, team))  # another grant moved it back
+            if charged != len(self._undo) and (actual := key_of(self.section, workload)) != key:
+                heapq.heapreplace(heads, (actual, team, len(self._undo)))  # another grant moved it back
                 continue
             heapq.heappop(heads)
             self._decide(workload, group.shape, line)
-            self._push(heads, team, line, heap=True)
+            for entry in self._next(team, line):
+                heapq.heappush(heads, entry)
 
-    def _push(self, heads: list[tuple[Key, TeamName]], team: TeamName, line: Line, *, heap: bool = False) -> None:
-        """Queue up the next of a line that is not refused for good."""
+    def _next(self, team: TeamName, line: Line) -> list[tuple[Key, TeamName, int]]:
+        """Return the place in the order of a line's next; nothing when nobody of it is left who could start.
+
+        Once nobody of a line may keep or reclaim any more, who is blocked now is passed over without his turn: by
+        then there will be no more room, and no fewer keepers.
+        """
         while (head := line.head) is not None:
             workload, group = head
-            if refusals.of_group(self.section, group) is None:
-                if self._hopeless(group.shape):
-                    self._close(workload, group.shape, Reason.QUOTA, line, None)
-                    continue
-                entry = (key_of(self.section, workload), team)
-                if heap:
-                    heapq.heappush(heads, entry)
-                else:
-                    heads.append(entry)
-                return
-            line.close(None)
+            if refusals.of_group(self.section, group) is not None:
+                line.close(None)
+            elif not (self._is_over(team) and self._is_blocked(workload, group.shape, line)):
+                return [(key_of(self.section, workload), team, len(self._undo))]
+        return []
 
-    def _hopeless(self, shape: Shape) -> bool:
-        """Return whether a shape is surely blocked and neither keeps nor reclaims: it need not wait for its turn."""
-        team = shape.team
-        if shape.alone is not None or not (team in self._kept or len(self.keepers) >= KEEPERS):
+    def _is_over(self, team: TeamName) -> bool:
+        """Return whether nobody of a queue may keep or reclaim any more in this pass."""
+        return (team in self._kept or len(self.keepers) >= KEEPERS) and self._reclaims.ended(team)
+
+    def _is_blocked(self, workload: Workload, shape: Shape, line: Line) -> bool:
+        """Pass over a head that is blocked already; False when it has to wait for its turn."""
+        if shape.alone is not None:
             return False
-        if not self._reclaims.ended(team):
-            return False
-        if shape.within_nodes is None and shape.nodes >= self._full.get(shape.share, shape.nodes + 1):
+        full = shape.within_nodes is None and shape.nodes >= self._full.get(shape.share, shape.nodes + 1)
+        if full or shape.gpus > self.section.balances.available(shape.team, self.section.flavor):
+            self._close(workload, shape, Reason.QUOTA, line, None)
             return True
-        return shape.gpus > self.section.balances.available(team, self.section.flavor)
+        verdict = self._judge(workload, shape)
+        if verdict.placement is not None:
+            return False
+        self._close(workload, shape, verdict.reason, line, verdict.bound_ms)
+        return True
+
+    def _judge(self, workload: Workload, shape: Shape) -> Verdict:
+        verdict = judge(self.section, workload, shape, self.keepers, self.now_ms, self._trials)
+        if verdict.passes_ms is not None:
+            self._wakes_ms.append(verdict.passes_ms + 1)
+        if verdict.reason is Reason.CAPACITY and shape.within_nodes is None:
+            self._full[shape.share] = min(shape.nodes, self._full.get(shape.share, shape.nodes))
+        return verdict
 
     def _decide(self, workload: Workload, shape: Shape, line: Line) -> None:
         section = self.section
-        verdict = judge(section, workload, shape, self.keepers, self.now_ms, self._trials)
-        if verdict.passes_ms is not None:
-            self._wakes_ms.append(verdict.passes_ms + 1)
+        verdict = self._judge(workload, shape)
         if verdict.placement is not None:
             drains = section.racks.drains(verdict.placement, shape.share)
             placed = Placed(workload, verdict.placement, drains)
@@ -154,8 +165,6 @@ class Round:
         else:
             if verdict.reason is not Reason.GUARANTEE_ONLY:
                 self._reclaims.stop(shape.team)
-            if verdict.reason is Reason.CAPACITY and shape.within_nodes is None and not verdict.closed:
-                self._full[shape.share] = min(shape.nodes, self._full.get(shape.share, shape.nodes))
             self._close(workload, shape, verdict.reason, line, verdict.bound_ms)
             self._keep(workload, shape, verdict)
 
