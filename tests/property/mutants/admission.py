@@ -12,6 +12,7 @@ SECTION = "bridge.admission.section"
 SUPPLY = "bridge.admission.supply"
 WAITS = "bridge.admission.waits"
 DESK = ("tests/property/test_desk.py",)
+TOGETHER = ("tests/property/test_reclaim_pass.py",)
 PASS = ("tests/property/test_admission.py",)
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -49,7 +50,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        self._charge(expected(workload, earmark.placement, EARMARKED))",
         "        del workload, earmark",
         "one pass promises the same GPUs to two",
-        DESK,
+        TOGETHER,
     ),
     Mutation(
         "keeps-nothing",
