@@ -104,6 +104,10 @@ class Borrowers:
         least = min(self._above(level) for level in path.below)
         return least > 0 and (crossing or candidate.gpus <= least) and self.opens(candidate)
 
+    def spare(self, candidate: Candidate) -> int | None:
+        """Return what its team may lose without a level below its guarantee; None for the preemptor's own team."""
+        return min((self._above(level) for level in self._path(candidate.team).below), default=None)
+
     def opens(self, candidate: Candidate) -> bool:
         """Return whether the preemptor's side, where the candidate's path parts from it, is within its guarantee."""
         path = self._path(candidate.team)

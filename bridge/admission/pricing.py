@@ -9,6 +9,7 @@ from itertools import combinations
 
 from bridge.admission.borrowers import Borrowers, Candidate, Harm, harm
 from bridge.admission.supply import NodeSupply
+from bridge.quota.model import TeamName
 from bridge.workloads.model import NodeName, System, Workload
 
 TRIED = 8  # candidates on one node up to which every set of them is tried when the order leads nowhere
@@ -68,7 +69,7 @@ class Pricing:
             candidate for candidate in there if candidate.grant.system is system and self._legal(candidate)
         )
         devices = [candidate.grant.placement[name] for candidate in possible]
-        if sum(devices) < needed:
+        if sum(devices) < needed or self._most(name, possible) < needed:
             return None
         picks = self._prefix(possible, name, needed)
         if picks is not None or len(possible) > TRIED:
@@ -80,6 +81,23 @@ class Pricing:
             if (exact := self._prefix(sorted(each, key=lambda c: c.gpus), name, needed)) is not None
         ]
         return min(found, key=lambda each: (harm(each), each), default=None)
+
+    def _most(self, name: NodeName, possible: Iterable[Candidate]) -> int:
+        """Return an upper bound of what these may free on a node: no team loses more than it is above its guarantee.
+
+        With `crossing`, the last of a team's victims may be larger than what is left to lose.
+        """
+        teams: dict[TeamName, list[Candidate]] = {}
+        for candidate in possible:
+            teams.setdefault(candidate.team, []).append(candidate)
+        most = 0
+        for mine in teams.values():
+            here = sum([each.grant.placement[name] for each in mine])
+            spare = self._borrowers.spare(mine[0])
+            if spare is not None:
+                here = min(here, spare - 1 + max([each.gpus for each in mine]) if self._crossing else spare)
+            most += here
+        return most
 
     def _prefix(self, order: Sequence[Candidate], name: NodeName, needed: int) -> list[Candidate] | None:
         """Choose in this order until enough is free, skipping who is not legal by then, and leave out the unneeded."""

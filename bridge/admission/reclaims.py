@@ -4,7 +4,7 @@ In the order of the pass, and of each queue: none before one that is blocked wit
 bounded number of searches; what is not looked for now is looked for in the next pass.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from bridge.admission import hopes, reclaim
@@ -48,8 +48,11 @@ class Reclaims:
         """Return whether nobody of the queue may reclaim any more in this pass."""
         return not self._policy.preempts or team in self._stuck or self._searches >= SEARCHES
 
-    def find(self, workload: Workload, shape: Shape) -> Earmark | None:
-        """Find victims for a blocked workload, and keep what they free for it; None when there are none."""
+    def find(self, workload: Workload, shape: Shape, closed: Collection[NodeName]) -> Earmark | None:
+        """Find victims for a blocked workload, and keep what they free for it; None when there are none.
+
+        `closed`: nodes kept for others, who come before it.
+        """
         if self.ended(shape.team) or workload.id in self._section.earmarks:
             return None
         if not reclaim.can_help(workload, self._section.balances, self._policy):
@@ -58,9 +61,9 @@ class Reclaims:
         if until_ms > self._now_ms:
             self.wakes_ms.append(until_ms)
             return None
-        return self._search(workload, shape)
+        return self._search(workload, shape, closed)
 
-    def _search(self, workload: Workload, shape: Shape) -> Earmark | None:
+    def _search(self, workload: Workload, shape: Shape, closed: Collection[NodeName]) -> Earmark | None:
         section, swaps = self._section, self._policy.of(shape.team).within_team is WithinTeam.LOWER_PRIORITY
         teams = hopes.prey(section, shape.team, shape.gpus)
         if not swaps and self._clearable(teams, shape) < shape.nodes:
@@ -71,7 +74,7 @@ class Reclaims:
             workload,
             balances=section.balances,
             holdings=seen,
-            nodes=self._nodes(shape, seen),
+            nodes=self._nodes(shape, seen, closed),
             policy=self._policy,
             now_ms=self._now_ms,
         )
@@ -108,12 +111,13 @@ class Reclaims:
             for each in hopes.holdings(self._section, teams, self._going)
         ]
 
-    def _nodes(self, shape: Shape, seen: Iterable[Holding]) -> dict[NodeName, NodeSupply]:
+    def _nodes(self, shape: Shape, seen: Iterable[Holding], closed: Collection[NodeName]) -> dict[NodeName, NodeSupply]:
         """Return the nodes that a search has to see: those that could be cleared, and as many free ones as it needs."""
         racks = self._section.racks
-        names = set(racks.best(shape.share, shape.nodes, within=shape.within_nodes))
+        names = set(racks.best(shape.share, shape.nodes, closed, shape.within_nodes))
         for holding in seen:
             names.update(holding.grant.placement)
+        names.difference_update(closed)
         nodes = ((name, racks.supply(name)) for name in names)
         return {name: node for name, node in nodes if node is not None}
 

@@ -26,7 +26,7 @@ from bridge.admission.reclaims import Reclaims
 from bridge.admission.section import EARMARKED, STARTED, Section, expected
 from bridge.errors import BrokenInvariantError
 from bridge.quota.model import TeamName
-from bridge.workloads.model import Workload, WorkloadId
+from bridge.workloads.model import NodeName, Workload, WorkloadId
 from bridge.workloads.reasons import Reason
 
 
@@ -159,7 +159,9 @@ class Round:
             line.advance()
         elif section.marked(workload.id) is not None:
             self._close(workload, shape, verdict.reason, line, None)  # its earmark keeps for it
-        elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and (found := self._reclaims.find(workload, shape)):
+        elif verdict.reason in (Reason.QUOTA, Reason.CAPACITY) and (
+            found := self._reclaims.find(workload, shape, self._closed(verdict))
+        ):
             self._mark(workload, found)
             line.advance()
         else:
@@ -182,6 +184,11 @@ class Round:
             if rank_of(workload) == closure.rank:
                 return closure
         return None
+
+    def _closed(self, verdict: Verdict) -> frozenset[NodeName]:
+        """Return the nodes that are kept for those ahead of a blocked workload."""
+        ahead = [each for each in self.keepers if each.binds(within=verdict.within)]
+        return verdict.closed.union(*(each.nodes for each in ahead))
 
     def _keep(self, workload: Workload, shape: Shape, verdict: Verdict) -> None:
         """Keep for the first blocked of its queue, unless it waits in vain."""
