@@ -1,5 +1,6 @@
 """`sbridge simulate` as a person calls it, and an independent check of what it says."""
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_the_page_needs_nothing_else_and_says_whether_the_statement_holds(tmp_pa
 def test_the_page_without_matplotlib_is_one_sentence_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     result = sbridge("--jobs", PHILLY, "--gpus", "16", "-o", "html", "--to", tmp_path / "page.html")
     assert result.exit_code == 2
     assert "install the extra `report`" in result.stderr

@@ -50,7 +50,7 @@ def test_a_part_of_a_gpu_is_counted_as_a_whole_one_and_that_is_said(tmp_path: Pa
         "name,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\na,1,460,V100M16|V100M32,0,50\nb,0,,,0,9\nc,1,1000,,0,\n",
     )
     reading = traces.pods(path)
-    assert [(each.gpus, each.models) for each in reading.jobs] == [(1, {"V100M16", "V100M32"})]
+    assert [(each.gpus, each.models) for each in reading.jobs] == [(1, frozenset({"V100M16", "V100M32"}))]
     assert reading.notes == [f"{path}: 1 pods ask for a part of a GPU; each is counted as a whole one"]
     assert reading.skipped == {traces.NO_GPU: 1, traces.UNTIL_END: 1}
 
