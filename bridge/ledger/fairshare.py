@@ -46,6 +46,7 @@ class FairShare:
     """Follows one ledger. Used by one thread.
 
     Invariant: after `history(now)` it knows exactly the entries up to the ledger's newest at that time, each once.
+    Where the journal has a gap (archived meanwhile), it begins anew.
     """
 
     def __init__(self, ledger: Ledger, half_life_ms: int) -> None:
@@ -69,13 +70,13 @@ class FairShare:
 
     def history(self, now_ms: int) -> History:
         """Return the decayed average devices of each team and flavor, of everything recorded so far."""
-        if self._seq is None:
+        if self._seq is None or not self._follow_all():
             self._begin(now_ms)
-        for entry in self._new():
-            self._follow(entry)
         return self._keeper.history(now_ms, chain.from_iterable(h.span(None) for h in self._holding.values()))
 
     def _begin(self, now_ms: int) -> None:
+        self._keeper = Keeper(self._half_life_ms)
+        self._holding = {}
         past = self._ledger.past(from_ms=now_ms - FORGOTTEN_AFTER * self._half_life_ms)
         self._keeper.fold(past.ended)
         self._keeper.carry(past.carried)
@@ -85,10 +86,15 @@ class FairShare:
             self._holding[key] = _Holding(grant.team, grant.system, grant.flavor, grant.gpus, since_ms)
         self._seq = past.seq
 
-    def _new(self) -> Iterator[Entry]:
+    def _follow_all(self) -> bool:
+        """Take every new entry; False when some of them were archived before they were read here."""
         while page := self._ledger.log(after_seq=self._seq or 0, limit=PAGE):
-            yield from page
-            self._seq = page[-1].seq
+            for entry in page:
+                if entry.seq != (self._seq or 0) + 1:
+                    return False
+                self._follow(entry)
+                self._seq = entry.seq
+        return True
 
     def _follow(self, entry: Entry) -> None:
         """Move one attempt on, as the replay of the entries does."""

@@ -9,6 +9,7 @@ from bridge.clock import FakeClock
 from bridge.controller import config
 from bridge.errors import InvalidInputError
 from bridge.ledger import __main__ as administration
+from bridge.ledger.fairshare import FairShare
 from bridge.ledger.journal import open_ledger
 from bridge.quota.model import FlavorName, TeamName
 from bridge.workloads.model import NodeName, System, Workload, WorkloadId
@@ -63,6 +64,26 @@ def test_archive_verify_backup_and_restore(url: str, tmp_path: Path, capsys: pyt
     with closing(open_ledger(other, FakeClock(NOW))) as ledger:
         assert ledger.last_seq() == newest
         assert not ledger.verify()
+
+
+def test_fair_share_goes_on_when_entries_are_archived_before_it_read_them(url: str, tmp_path: Path) -> None:
+    clock, half_life_ms = FakeClock(NOW), 7 * DAY
+    key = (TeamName("vision"), FlavorName("h100"))
+    with closing(open_ledger(url, clock)) as ledger:
+        followed = FairShare(ledger, half_life_ms)
+        followed.history(NOW)
+        ledger.open_epoch(1, "one")
+        identity = WorkloadId("slurm/main/new")
+        ledger.release(identity, 1, at_ms=NOW + DAY)
+        clock.advance(30 * DAY)
+        ledger.note(identity, "the newest entry stays", at_ms=clock.now_ms())
+        expected = FairShare(ledger, half_life_ms).history(clock.now_ms())
+    arguments = ["archive", "--before", "1d", "--to", str(tmp_path)]
+    assert administration.main(arguments, {administration.URL: url}, clock) == 0
+    with closing(open_ledger(url, clock)) as again:
+        followed._ledger = again
+        assert followed.history(clock.now_ms())[key] == pytest.approx(expected[key], rel=0.02)
+        assert FairShare(again, half_life_ms).history(clock.now_ms())[key] == pytest.approx(expected[key], rel=0.02)
 
 
 @pytest.mark.parametrize(
