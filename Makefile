@@ -63,6 +63,11 @@ layers:
 unit:
 	@$(PY) -m pytest -q -n 2 tests/unit tests/property
 
+.PHONY: test-property-long
+test-property-long: venv ## 300,000 decisions against a naive second implementation, then each rule broken on purpose
+	@$(PY) -m tests.property.oracle_long $(ARGS)
+	@$(PY) -m pytest -q -n 2 -m mutants tests/property/mutants
+
 .PHONY: test test-contract test-integration test-e2e
 test: check test-contract test-integration test-e2e ## every tier: unit, property, contract, integration, e2e
 test-contract: images ## contract suites: each port's fake and its real thing
