@@ -67,6 +67,11 @@ class PostgresBox:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
         return f"{url}?options=-csearch_path%3D{name}"
 
+    def join(self, network: str, alias: str) -> None:
+        """Be reachable in a network of containers under this name, too."""
+        container = self._container.get_wrapped_container()
+        container.client.networks.get(network).connect(container, aliases=[alias])
+
     @contextlib.contextmanager
     def connect(self, *, user: str = "bridge") -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         """Return a connection of our own, past the ledger; each statement commits."""

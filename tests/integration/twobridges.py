@@ -9,8 +9,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.engine import make_url
-
 from bridge.clock import SystemClock
 from bridge.ledger.journal import SqlLedger, open_ledger
 from bridge.ledger.port import Entry
@@ -129,10 +127,9 @@ class TwoBridges(BridgeBox):
 
     def _create_controllers(self) -> None:
         self._stack.enter_context(self.postgres)
-        docker("network", "connect", "--alias", _DATABASE, self.slurm.network, self.postgres.docker_id())
+        self.postgres.join(self.slurm.network, _DATABASE)
         self._opened = open_ledger(self.postgres.url(), SystemClock())
         self._stack.callback(self._opened.close)
-        inside = make_url(self.postgres.url()).set(host=_DATABASE, port=5432)
         self._write_folders()
         for bridge in BRIDGES:
             self._create_container(
@@ -141,7 +138,7 @@ class TwoBridges(BridgeBox):
                     "SBRIDGE_IDENTITY": bridge,
                     "SBRIDGE_LEASE_S": str(LEASE_S),
                     "SBRIDGE_FAULT": "",
-                    "SBRIDGE_LEDGER_URL": inside.render_as_string(hide_password=False),
+                    "SBRIDGE_LEDGER_URL": self.postgres.url(address=(_DATABASE, 5432)),
                     "SBRIDGE_LEDGER_IDLE_TIMEOUT_MS": str(IDLE_TIMEOUT_MS),
                 },
             )
