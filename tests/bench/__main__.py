@@ -73,6 +73,7 @@ def together(parts: Sequence[str], given: argparse.Namespace, folder: Path) -> i
                 print(f"bench: part {part}, {name}: exit code {done.returncode}", file=sys.stderr)
                 return 1
             result[part][name] = json.loads(done.stdout)
+            print(done.stdout.strip(), file=sys.stderr, flush=True)  # an interrupted run has not been for nothing
     print(json.dumps(result, indent=2) if given.output == "json" else table(result))
     return 0
 
