@@ -7,6 +7,7 @@ ROUTE = "bridge.controller.route"
 SETTLE = "bridge.controller.settle"
 STATES = "bridge.slurm.states"
 PLAN = ("tests/unit/test_controller_plan.py",)
+LOST = ("tests/property/test_lost_jobs.py",)
 
 MUTATIONS = (
     Mutation(
@@ -34,7 +35,7 @@ MUTATIONS = (
         'if record is None or record.busy or "NOT_RESPONDING" in record.flags:',
         'if record is None or "NOT_RESPONDING" in record.flags:',
         "what slurmctld forgot is taken to be free while it runs",
-        PLAN,
+        LOST,
     ),
     Mutation(
         "an-orphan-is-left-running",
