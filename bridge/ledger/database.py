@@ -37,6 +37,11 @@ class Database(Protocol):
         """True when all threads use one connection (in memory)."""
         ...
 
+    @property
+    def missing(self) -> bool:
+        """True when it is known, without connecting, that nothing is there."""
+        ...
+
     def lock(self, connection: Connection, *, takeover: bool = False) -> None:
         """Become the only writer until the transaction ends; the wait is bounded, in a takeover shorter."""
         ...

@@ -27,6 +27,8 @@ def ensure(connection: Connection, *, migrate: bool = True) -> None:
                 f"the ledger's database has tables {', '.join(sorted(found))} but no schema version: it is not one of "
                 "the bridge's; give another ledger_url"
             )
+        if not migrate:
+            raise InvalidInputError("there is no ledger in this database; give the ledger_url of the bridge")
         schema.create(connection)
         connection.execute(insert(schema.meta).values(key="schema_version", value=str(schema.VERSION)))
         return

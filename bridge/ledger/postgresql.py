@@ -50,6 +50,7 @@ class Postgresql:
     """One PostgreSQL database, through psycopg."""
 
     shared = False
+    missing = False
 
     def __init__(self, url: URL) -> None:
         self._timeouts = {

@@ -3,6 +3,7 @@
 Writers queue on BEGIN IMMEDIATE with a bounded wait; readers never wait for them.
 """
 
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, create_engine, event
@@ -31,6 +32,11 @@ class Sqlite:
             self.engine = create_engine(url, pool_timeout=BUSY_TIMEOUT_MS / 1000)
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
+
+    @property
+    def missing(self) -> bool:
+        """Return whether the file is not there; connecting would make it."""
+        return not self.shared and not Path(str(self.engine.url.database)).exists()
 
     def lock(self, _connection: Connection, *, takeover: bool = False) -> None:
         """Nothing to do: BEGIN IMMEDIATE has the lock."""

@@ -23,7 +23,7 @@ from bridge.errors import (
     StaleLeaderError,
     UnknownStateError,
 )
-from bridge.ledger import database, fencing, migration
+from bridge.ledger import database, fencing, migration, schema
 from bridge.ledger.database import WRITE, Database
 from bridge.ledger.draft import Draft
 from bridge.ledger.model import Epoch, Head
@@ -37,7 +37,8 @@ TRIES: Final = 3
 
 
 _STANDING: Final = """
-    SELECT e.seq, e.digest, p.epoch, p.holder, p.at_ms, (SELECT MAX(seq) FROM checkpoints)
+    SELECT e.seq, e.digest, p.epoch, p.holder, p.at_ms, (SELECT MAX(seq) FROM checkpoints),
+      (SELECT value FROM meta WHERE key = 'schema_version')
     FROM (SELECT 1 AS one) AS o
     LEFT JOIN (SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1) AS e ON 1 = 1
     LEFT JOIN (SELECT epoch, holder, at_ms FROM epochs ORDER BY epoch DESC LIMIT 1) AS p ON 1 = 1
@@ -152,6 +153,7 @@ class Store:
                 transaction = connection.begin()
                 self._database.lock(connection, takeover=check is fencing.check_take_over)
                 standing = where_it_stands(connection)
+                _check_version(verb, standing)
                 check(verb, leader, standing.epoch)
             except BaseException:
                 _abandon(connection, transaction)
@@ -195,6 +197,7 @@ class Store:
                 if standing.head == draft.head:
                     return
                 looked = True
+                _check_version(verb, standing)
                 check(verb, leader, standing.epoch)
                 if standing.head != draft.base:
                     raise UnknownStateError(
@@ -264,6 +267,8 @@ class Store:
 def open_store(url: str, fault: Fault | None, *, migrate: bool = True) -> Store:
     """Connect, and make sure of the schema; `migrate=False`: as it is, for a tool beside a running bridge."""
     opened = database.connect(url)
+    if not migrate and opened.missing:
+        raise InvalidInputError(f"there is no ledger at {database.shown(url)}; give the ledger_url of the bridge")
     store = Store(opened, fault or _no_fault)
     try:
         with (
@@ -282,26 +287,37 @@ def open_store(url: str, fault: Fault | None, *, migrate: bool = True) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a writer looks at first: the newest entry, the newest term, the last entry that is in an archive."""
+    """What a writer looks at first: the newest entry, the newest term, the last archived entry, the schema."""
 
     head: Head
     epoch: Epoch | None
     archived: int
+    version: str | None
 
 
 def where_it_stands(connection: Connection) -> Standing:
     """Look, in one statement."""
-    seq, digest, epoch, holder, at_ms, archived = connection.exec_driver_sql(_STANDING).one()
+    seq, digest, epoch, holder, at_ms, archived, version = connection.exec_driver_sql(_STANDING).one()
     return Standing(
         Head() if seq is None else Head(seq, digest),
         None if epoch is None else Epoch(epoch, holder, at_ms),
         archived or 0,
+        version,
     )
 
 
 def newest_head(connection: Connection) -> Head:
     """Return the newest entry."""
     return where_it_stands(connection).head
+
+
+def _check_version(verb: str, standing: Standing) -> None:
+    """Raise when a newer bridge has migrated the tables meanwhile."""
+    if standing.version != str(schema.VERSION):
+        raise StaleLeaderError(
+            f"{verb}: the ledger's tables are of version {standing.version} now, this bridge writes {schema.VERSION}: "
+            "another bridge migrated them and takes over"
+        )
 
 
 def _no_fault(_site: str) -> None:

@@ -381,6 +381,14 @@ def test_a_restore_goes_into_an_empty_database_only(url: str, tmp_path: Path) ->
         backup.restore(tmp_path / "nothing.db", url)
 
 
+def test_a_tool_makes_no_ledger_where_there_is_none(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="there is no ledger"):
+        backup.backup(url, tmp_path / "backup.db")
+    with pytest.raises(InvalidInputError, match="there is no ledger"):
+        archived(url, tmp_path / "files", 5)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_backup_that_does_not_add_up_is_not_restored(
     url: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

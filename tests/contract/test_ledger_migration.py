@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from bridge.clock import FakeClock
-from bridge.errors import InvalidInputError
+from bridge.errors import InvalidInputError, StaleLeaderError
 from bridge.ledger import database, journal, migration, schema
 from bridge.ledger.database import WRITE
 from bridge.ledger.journal import SqlLedger
@@ -134,6 +134,18 @@ def test_bridges_that_start_at_once_migrate_once(url: str) -> None:
     for ledger in ledgers:
         assert ledger.verify() == ()
         ledger.close()
+
+
+def test_a_bridge_whose_tables_were_migrated_under_it_stops_writing(url: str) -> None:
+    with closing(journal.open_ledger(url, FakeClock(T0))) as ledger:
+        ledger.open_epoch(1, "one")
+        engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE meta SET value = '3' WHERE key = 'schema_version'"))
+        engine.dispose()
+        with pytest.raises(StaleLeaderError, match="tables are of version 3 now, this bridge writes 2: another bridge"):
+            ledger.reserve(workload(), {NODE: 4}, at_ms=T0)
+        assert ledger.last_seq() == 1
 
 
 def test_a_version_that_this_bridge_does_not_know_is_refused_in_one_sentence(url: str) -> None:
