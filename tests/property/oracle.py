@@ -133,7 +133,6 @@ class Pass:
             asker = next(w for w in self.waiting if w.id == mark.workload)
             self.pieces.append(Piece(asker.id, mark.team, asker.system, mark.gpus, mark.placement, None, asker.endless))
         self.keepers: list[Keeper] = []
-        self.not_found: dict[tuple[System, int], int] = {}
         self.blocked: list[tuple[Workload, set[Answer], tuple[Keeper, ...]]] = []
 
     # --- quota: the balance rule on the list of pieces -----------------------------------------------------------
@@ -333,22 +332,15 @@ class Pass:
         self._check_reasons()
 
     def is_hopeless(self, w: Workload) -> bool:
-        """Return whether `w`, now the first of its queue, need not wait for its turn: surely blocked, keeping nothing.
+        """Return whether `w`, now the first of its queue, is passed over before its turn.
 
-        The rules leave open when such a one is passed over; the product does it at once where quota blocks it, or
-        where as many nodes were not found for such shares before.
+        That is so when somebody of its queue keeps already and it is blocked now: in this pass there will be no more
+        room, and no fewer keepers. Those behind it then have their own place in the order.
         """
         if w.id in self.marks or all(keeper.workload.team != w.team for keeper in self.keepers):
             return False
-        if w.within_nodes is None and w.nodes >= self.not_found.get((w.system, w.gpus_per_node), w.nodes + 1):
-            return True
-        return not self.quota_fits(w.team, w.gpus, self.used(self.pieces))
-
-    def _not_found(self, w: Workload) -> None:
-        """Remember that so many nodes with room for such a share are not there."""
-        if w.within_nodes is None and not any(keeper.kept | keeper.maybe for keeper in self.ahead(w)):
-            share = (w.system, w.gpus_per_node)
-            self.not_found[share] = min(w.nodes, self.not_found.get(share, w.nodes))
+        answer = self.judge(w)
+        return answer is not Answer.STARTS and (answer is not Answer.OPEN or w.id in self.told.waiting)
 
     def _meet(
         self,
@@ -390,8 +382,6 @@ class Pass:
         blockers = self.blockers(w)
         if answer is Answer.OPEN:
             answer = {Reason.QUOTA: Answer.QUOTA, Reason.CAPACITY: Answer.NODES}.get(told, Answer.BEHIND)
-        if answer is Answer.NODES:
-            self._not_found(w)
         self.blocked.append((w, blockers, tuple(self.keepers)))
         self.keep(w, answer)
 
