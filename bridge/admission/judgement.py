@@ -8,6 +8,7 @@ is blocked stays blocked.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bridge.admission.ahead import Ahead, Kept
 from bridge.admission.keeping import Keeper, Trials
 from bridge.admission.queues import Shape, limit_ms
 from bridge.admission.racks import NOWHERE
@@ -33,7 +34,7 @@ def judge(
     section: Section,
     workload: Workload,
     shape: Shape,
-    keepers: Sequence[Keeper],
+    kept: Kept,
     now_ms: int,
     trials: Trials | None = None,
 ) -> Verdict:
@@ -43,14 +44,14 @@ def judge(
     """
     own = section.marked(workload.id)
     if own is None:
-        return _judge(section, workload, shape, keepers, now_ms, trials)
+        return _judge(section, workload, shape, kept, now_ms, trials)
     section.lift(workload.id)
     try:
         if _has_room(section, shape, own.placement) and _admits(section, shape):
             within = section.balances.within(shape.team, section.flavor, shape.gpus)
             if shape.preemptible or within:
                 return Verdict(Reason.STARTING, within, own.placement)
-        verdict = _judge(section, workload, shape, keepers, now_ms, None)
+        verdict = _judge(section, workload, shape, Kept(kept.keepers), now_ms, None)  # more room than others see
         return verdict if verdict.placement is not None else verdict._replace(reason=Reason.RECLAIMING)
     finally:
         section.lower(workload.id)
@@ -73,7 +74,7 @@ def _judge(
     section: Section,
     workload: Workload,
     shape: Shape,
-    keepers: Sequence[Keeper],
+    kept: Kept,
     now_ms: int,
     trials: Trials | None,
 ) -> Verdict:
@@ -84,49 +85,48 @@ def _judge(
     available = balances.available(shape.team, section.flavor)
     if shape.gpus > available:
         return Verdict(Reason.QUOTA, within)
-    limit = limit_ms(workload)
-    kept = [each for each in keepers if each.binds(within=within)]
-    ahead = [each for each in kept if not each.passed_by(limit, now_ms)] if limit is not None else kept
+    ahead, until_ms = kept.ahead(limit_ms(workload), now_ms, within=within)
     verdict = _beside(section, shape, ahead, available, trials, within=within)
-    if verdict.placement is None and len(ahead) < len(kept):
-        passed = [
-            each.earliest_ms - (limit or 0) for each in kept if each not in ahead and each.earliest_ms is not None
-        ]
-        verdict = verdict._replace(passes_ms=min(passed))
-    if verdict.behind is not None:
-        verdict = verdict._replace(bound_ms=_bound_ms(section, shape, ahead, now_ms))
-    return verdict
+    if verdict.placement is not None:
+        return verdict
+    limited = not shape.endless and section.queues[shape.team].groups[shape].limited
+    bound_ms = ahead.bound_ms(now_ms) if verdict.behind is not None and limited else None
+    return verdict._replace(passes_ms=until_ms, bound_ms=bound_ms)
 
 
 def _beside(
-    section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, trials: Trials | None, *, within: bool
+    section: Section, shape: Shape, ahead: Ahead, available: int, trials: Trials | None, *, within: bool
 ) -> Verdict:
     """Judge what quota admits beside all that is kept for those ahead."""
-    closed = frozenset[NodeName]().union(*(each.nodes for each in ahead)) if ahead else NOWHERE
-    placement = section.racks.place(shape.share, shape.nodes, NOWHERE, shape.within_nodes)
+    racks, share, closed = section.racks, shape.share, ahead.closed
+    placement = racks.place(share, shape.nodes, NOWHERE, shape.within_nodes)
     if placement is None:
         return Verdict(Reason.CAPACITY, within, closed=closed)
     behind = _short_of_quota(section, shape, ahead, available, trials)
-    if behind is None and closed:
-        beside = section.racks.place(shape.share, shape.nodes, closed, shape.within_nodes)
-        if beside is None:
-            behind = next(each for each in ahead if each.nodes & placement.keys())
+    if behind is None and closed and not closed.isdisjoint(placement):
+        hindered, free = placement, None
+        if shape.within_nodes is not None or shape.nodes < ahead.full.get(share, shape.nodes + 1):
+            free = racks.place(share, shape.nodes, closed, shape.within_nodes)
+        if free is not None:
+            placement = free
         else:
-            placement = beside
+            behind = next(each for each in ahead.keepers if each.nodes & hindered.keys())
+            if shape.within_nodes is None:
+                ahead.full[share] = min(shape.nodes, ahead.full.get(share, shape.nodes))
     if behind is None:
         return Verdict(Reason.STARTING, within, placement)
     return Verdict(Reason.BEHIND_GANG, within, None, behind, closed)
 
 
 def _short_of_quota(
-    section: Section, shape: Shape, ahead: Sequence[Keeper], available: int, trials: Trials | None
+    section: Section, shape: Shape, ahead: Ahead, available: int, trials: Trials | None
 ) -> Keeper | None:
     """Return the keeper whose quota this workload would need."""
     spare = available - shape.gpus  # whatever is charged, `available` falls by no more than that
-    if spare >= sum(each.gpus for each in ahead):
+    if spare >= ahead.gpus:
         return None
     root = section.tree.path(shape.team)[-1]
-    near = [each for each in ahead if each.root == root]
+    near = [each for each in ahead.keepers if each.root == root]
     own = [each for each in near if each.shape.team == shape.team]
     if trials is not None and spare < sum(each.gpus for each in own):
         return own[-1]  # what is charged to the team itself, `available` falls by exactly that
@@ -150,11 +150,3 @@ def _first_short(section: Section, shape: Shape, ahead: Sequence[Keeper]) -> Kee
         for each in charged:
             section.balances.refund(each.shape.team, section.flavor, each.gpus)
     return None
-
-
-def _bound_ms(section: Section, shape: Shape, ahead: Sequence[Keeper], now_ms: int) -> int | None:
-    """Return the longest time limit with which work of this shape would pass at least one keeper more."""
-    if shape.endless or not section.queues[shape.team].groups[shape].limited:
-        return None
-    spans = [each.earliest_ms - now_ms for each in ahead if each.earliest_ms is not None]
-    return max((span for span in spans if span > 0), default=None)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bridge.admission import refusals
+from bridge.admission.ahead import Kept
 from bridge.admission.decisions import Placed
 from bridge.admission.judgement import Verdict, judge
 from bridge.admission.keeping import KEEPERS, Keeper, Trials, keeper
@@ -49,6 +50,7 @@ class Round:
         self.now_ms = now_ms
         self.placed: list[Placed] = []
         self.keepers: list[Keeper] = []
+        self._ahead = Kept(())
         self.closures: dict[Shape, list[Closure]] = {}
         self.next_ms: int | None = None
         self._wakes_ms: list[int] = []
@@ -141,7 +143,7 @@ class Round:
         return True
 
     def _judge(self, workload: Workload, shape: Shape) -> Verdict:
-        verdict = judge(self.section, workload, shape, self.keepers, self.now_ms, self._trials)
+        verdict = judge(self.section, workload, shape, self._ahead, self.now_ms, self._trials)
         if verdict.passes_ms is not None:
             self._wakes_ms.append(verdict.passes_ms + 1)
         if verdict.reason is Reason.CAPACITY and shape.within_nodes is None:
@@ -187,8 +189,7 @@ class Round:
 
     def _closed(self, verdict: Verdict) -> frozenset[NodeName]:
         """Return the nodes that are kept for those ahead of a blocked workload."""
-        ahead = [each for each in self.keepers if each.binds(within=verdict.within)]
-        return verdict.closed.union(*(each.nodes for each in ahead))
+        return verdict.closed | self._ahead.binding(within=verdict.within).closed
 
     def _keep(self, workload: Workload, shape: Shape, verdict: Verdict) -> None:
         """Keep for the first blocked of its queue, unless it waits in vain."""
@@ -199,6 +200,7 @@ class Round:
         if found is not None:
             self._kept.add(shape.team)
             self.keepers.append(found)
+            self._ahead = Kept(self.keepers)
 
     def _grant(self, placed: Placed) -> None:
         """Charge what starts."""

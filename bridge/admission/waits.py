@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bridge.admission import explain, prospects, refusals
+from bridge.admission.ahead import Kept
 from bridge.admission.judgement import Verdict, judge
 from bridge.admission.queues import Shape
 from bridge.admission.round import Round
@@ -112,7 +113,7 @@ class SectionWaits(Mapping[WorkloadId, Waiting]):
         key = (shape, before, workload.time_limit_s, closure is None)
         if key not in self._told:
             with ended.replay():
-                verdict = judge(section, workload, shape, keepers, ended.now_ms)
+                verdict = judge(section, workload, shape, Kept(keepers), ended.now_ms)
                 self._told[key] = self._tell(workload, shape, verdict)
         return self._told[key]
 
