@@ -89,7 +89,7 @@ def queue(
     state: Annotated[list[State] | None, Query()] = None,
     team: Annotated[str | None, Query(max_length=253)] = None,
 ) -> Items[QueueRow]:
-    """Workloads in the planner's order; without `state`, those that are not over."""
+    """Workloads, waiting ones first, by age; without `state`, those that are not over."""
     wanted = frozenset(state or ACTIVE)
     found = (row for row in here.source.queue() if row.state in wanted and team in (None, row.team))
     return Items(items=visibility.rows(identity, found))

@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
     def queue(self) -> Sequence[QueueRow]:
-        """Every workload in the planner's order: active ones, and ended ones while they are remembered."""
+        """Every workload: waiting ones by age, then those that hold, then ended ones while they are remembered."""
         ...
 
     def explain(self, workload: str) -> Explain:

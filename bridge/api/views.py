@@ -141,6 +141,7 @@ class QueueRow(View):
     started_ms: int | None = None
     ended_ms: int | None = None
     priority: int = 0
+    position: int | None = None  # place in its team's own queue for the flavor, while it waits
     where: str = ""  # where its owner finds it: "123_4", "pod/ns/name", "job/ns/name"
     refs: tuple[str, ...] = ()  # everything it may be looked up by, `where` included
     hidden: bool = False

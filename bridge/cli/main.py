@@ -82,7 +82,7 @@ def queue(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="redraw until interrupted")] = False,
     interval: Annotated[float, typer.Option(min=0.2, max=3600, help="seconds between two looks of --watch")] = 2.0,
 ) -> None:
-    """Show who waits, runs and ends, in the planner's order."""
+    """Show who waits (by age), runs and ends."""
     from bridge.api.views import State
     from bridge.cli import tables, terminal
 

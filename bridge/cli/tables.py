@@ -109,7 +109,7 @@ def _depth(team: str, parents: dict[str, str | None]) -> int:
 
 
 def queue(rows: Sequence[QueueRow]) -> RenderableType:
-    """Show workloads in the planner's order, and say how many have no name because they are others'."""
+    """Show workloads in the order they came in, and say how many have no name because they are others'."""
     if not rows:
         return cell("no such work: nothing waits, runs or ends")
     columns = ("WORKLOAD", "TEAM", "USER", ">GPUS", "STATE", ">WAITED", "REASON")

@@ -66,6 +66,7 @@ class _Finder:
             submitted_ms=workload.submitted_ms,
             waited_s=max(0, now_ms - workload.submitted_ms) / 1000,
             priority=workload.priority,
+            position=_position(why),
             where=where,
             refs=refs,
         )
@@ -143,6 +144,11 @@ class _Finder:
             yield task.shown_id
         elif pod is not None:
             yield f"pod/{_pod_name(pod)}"
+
+
+def _position(why: Waiting | None) -> int | None:
+    position = why.numbers.get("position") if why is not None else None
+    return position if isinstance(position, int) else None
 
 
 def _created_ms(pod: Object | None, now_ms: int) -> int:

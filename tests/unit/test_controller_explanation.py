@@ -72,6 +72,7 @@ def test_a_wait_says_its_place_who_holds_what_it_needs_and_when_it_can_start(pla
     assert view.workload.reason in (Reason.QUOTA, Reason.BEHIND_GANG)
     assert view.place is not None
     assert (view.place.position, view.place.of) == (2, 2)
+    assert view.workload.position == 2
     assert view.earliest_ms == begun_ms + 3_600_000
     assert view.would_start
     assert {(holder.team, holder.gpus) for holder in view.holders} == {("bravo", 8), ("charlie", 8)}
