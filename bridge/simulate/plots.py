@@ -269,7 +269,8 @@ def preemptions(outcome: Outcome, bins: Bins) -> str:
     def draw(*panels: Any) -> None:
         days = [(each.at_ms - bins.from_ms) / 86_400_000 for each in outcome.taken]
         weights = [each.gpus for each in outcome.taken]
-        panels[0].hist(days, bins=60, weights=weights, color=POLICY_COLOURS["shared"])
+        end = (bins.to_ms - bins.from_ms) / 86_400_000
+        panels[0].hist(days, bins=80, range=(0, end), weights=weights, color=POLICY_COLOURS[outcome.case.policy.value])
         panels[0].set_title("GPUs taken back over time")
         _dates(panels[0], bins, most=3)
         teams = sorted({*lost["for"], *lost["from"]}, key=lambda team: (-lost["from"].get(team, 0), team))[:15]

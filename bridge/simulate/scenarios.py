@@ -54,12 +54,16 @@ def _read(paths: Iterable[Path], reader: Callable[[Path], Reading]) -> list[Read
 
 def _align(readings: Sequence[Reading]) -> None:
     """Put files whose times count from their own start beside those with real times: both begin together."""
-    starts = [min(job.submitted_ms for job in reading.jobs) for reading in readings if reading.jobs]
-    real = [start for start in starts if start >= RELATIVE_BELOW_MS]
+    starts = {reading.source: min(job.submitted_ms for job in reading.jobs) for reading in readings if reading.jobs}
+    real = [start for start in starts.values() if start >= RELATIVE_BELOW_MS]
     for reading in readings if real else ():
-        if reading.jobs and min(job.submitted_ms for job in reading.jobs) < RELATIVE_BELOW_MS:
-            reading.jobs = [replace(job, submitted_ms=job.submitted_ms + min(real)) for job in reading.jobs]
-            reading.notes.append(f"{reading.source}: its times count from its own start, taken as the others' start")
+        start = starts.get(reading.source, RELATIVE_BELOW_MS)
+        if start < RELATIVE_BELOW_MS:
+            shift = min(real) - start
+            reading.jobs = [replace(job, submitted_ms=job.submitted_ms + shift) for job in reading.jobs]
+            reading.notes.append(
+                f"{reading.source}: its times are no dates: its first submission is set on the others'"
+            )
 
 
 def _scenario(found: list[Job], nodes: tuple[Node, ...], files: Files, settings: Settings) -> Scenario:

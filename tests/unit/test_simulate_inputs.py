@@ -225,13 +225,13 @@ def test_a_bad_node_is_one_sentence(tmp_path: Path, text: str, told: str) -> Non
 # --- together --------------------------------------------------------------------------------------------------
 
 
-def test_times_from_a_trace_s_own_start_begin_with_the_others(tmp_path: Path) -> None:
+def test_a_trace_without_dates_begins_with_the_others(tmp_path: Path) -> None:
     pods = written(tmp_path, "name,num_gpu,creation_time,deletion_time\na,1,7,50\n", "pods.csv")
     files = scenarios.Files(jobs=(DATA / "philly_60.csv",), pods=(pods,), gpus=16)
     scenario, readings = scenarios.load(files, Settings())
     first_ms = min(each.submitted_ms for each in readings[0].jobs)
-    assert next(each for each in scenario.jobs if each.endless).submitted_ms == first_ms + 7000
-    assert readings[1].notes == [f"{pods}: its times count from its own start, taken as the others' start"]
+    assert next(each for each in scenario.jobs if each.endless).submitted_ms == first_ms
+    assert readings[1].notes == [f"{pods}: its times are no dates: its first submission is set on the others'"]
 
 
 @pytest.mark.parametrize(
