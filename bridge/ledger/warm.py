@@ -57,15 +57,12 @@ class Warm:
         self.grants: dict[Key, Grant] = {}
         self.attempts: dict[WorkloadId, int] = {}  # of workloads that hold
         self.spans: dict[Key, Span] = {}  # open ones, by (workload, attempt)
-        self.balances: Mapping[Key, Balance] = {}
-        self.capacity: Mapping[Key, CapacityRow] = {}
+        self.balances: dict[Key, Balance] = {rows.BALANCES.key(row): row for row in queries.balances(connection)}
+        self.capacity: dict[Key, CapacityRow] = {rows.CAPACITY.key(row): row for row in queries.capacity(connection)}
         self.intents: dict[Key, Intent] = {}  # open ones
         self.seen = Seen(queries.workloads(connection))
         self._in_order: SortedDict[Key, Grant] = SortedDict()
         self._told: Sequence[Grant] | None = None
-        self._balances = {rows.BALANCES.key(row): row for row in queries.balances(connection)}
-        self._capacity = {rows.CAPACITY.key(row): row for row in queries.capacity(connection)}
-        self.balances, self.capacity = self._balances, self._capacity
         self._grants(queries.grants(connection, holding=True))
         self.spans.update({(span.workload, span.attempt): span for span in queries.open_spans(connection)})
         self._intents(queries.intents(connection, open_only=True))
@@ -93,8 +90,8 @@ class Warm:
                 self.spans[span.workload, span.attempt] = span
             elif (known := self.spans.get((span.workload, span.attempt))) is not None and known.seq == span.seq:
                 del self.spans[span.workload, span.attempt]
-        self._balances.update(balances)
-        self._capacity.update(capacity)
+        self.balances.update(balances)
+        self.capacity.update(capacity)
         self._intents(intents)
         self.head = head
 
