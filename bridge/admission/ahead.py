@@ -37,7 +37,7 @@ class Kept:
         """Take them as they are now."""
         self.keepers = tuple(keepers)
         self._binding: dict[bool, Ahead] = {}
-        self._latest_ms: dict[bool, int | None] = {}
+        self._latest: dict[bool, Keeper | None] = {}
 
     def binding(self, *, within: bool) -> Ahead:
         """Return those who bind a workload without a time limit."""
@@ -50,13 +50,12 @@ class Kept:
         everyone = self.binding(within=within)
         if limit_ms is None or not everyone.keepers:
             return everyone, None
-        if within not in self._latest_ms:
-            self._latest_ms[within] = max(
-                (each.earliest_ms for each in everyone.keepers if each.earliest_ms is not None), default=None
-            )
-        latest = self._latest_ms[within]
-        if latest is None or now_ms + limit_ms > latest:
-            return everyone, None
+        if within not in self._latest:
+            known = [each for each in everyone.keepers if each.earliest_ms is not None]
+            self._latest[within] = max(known, key=lambda each: each.earliest_ms or 0, default=None)
+        latest = self._latest[within]
+        if latest is None or not latest.passed_by(limit_ms, now_ms):
+            return everyone, None  # who does not pass the last of them passes none
         passed = [each for each in everyone.keepers if each.passed_by(limit_ms, now_ms)]
         until_ms = min((each.earliest_ms - limit_ms for each in passed if each.earliest_ms is not None), default=None)
         return Ahead([each for each in everyone.keepers if each not in passed]), until_ms
