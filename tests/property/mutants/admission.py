@@ -13,6 +13,7 @@ SUPPLY = "bridge.admission.supply"
 WAITS = "bridge.admission.waits"
 DESK = ("tests/property/test_desk.py",)
 TOGETHER = ("tests/property/test_reclaim_pass.py",)
+ROOM = ("tests/property/test_node_room.py",)
 PASS = ("tests/property/test_admission.py",)
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -77,7 +78,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if not self.usable:\n            return 0\n",
         "",
         "a cordoned node is granted",
-        DESK,
+        ROOM,
     ),
     Mutation(
         "grants-what-unmanaged-pods-hold",
@@ -86,7 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return 0 if slurm else max(0, self.total - pods - self.unmanaged)",
         "return 0 if slurm else max(0, self.total - pods)",
         "a GPU is counted twice",
-        PASS,
+        ROOM,
     ),
     Mutation(
         "history-does-not-count",
@@ -108,8 +109,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "explains-without-who-comes-first",
         "Q20",
         WAITS,
-        "judge(section, workload, shape, keepers, ended.now_ms)",
-        "judge(section, workload, shape, [], ended.now_ms)",
+        "judge(section, workload, shape, Kept(keepers), ended.now_ms)",
+        "judge(section, workload, shape, Kept([]), ended.now_ms)",
         "the reason is not the one that decided",
         PASS,
     ),

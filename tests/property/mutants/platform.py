@@ -6,7 +6,6 @@ PODS = "bridge.workloads.pods"
 ROUTE = "bridge.controller.route"
 SETTLE = "bridge.controller.settle"
 STATES = "bridge.slurm.states"
-PLAN = ("tests/unit/test_controller_plan.py",)
 LOST = ("tests/property/test_lost_jobs.py",)
 
 MUTATIONS = (
@@ -17,7 +16,6 @@ MUTATIONS = (
         "    if not _ENDING.isdisjoint(flags):\n        return Phase.ENDING\n",
         "",
         "a charge ends while processes still hold the devices",
-        PLAN,
     ),
     Mutation(
         "deletion-frees-a-pod",
@@ -26,7 +24,6 @@ MUTATIONS = (
         """if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):""",
         """if deleting(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):""",
         "a charge ends when deletion starts, not when the containers have stopped",
-        PLAN,
     ),
     Mutation(
         "a-lost-job-frees-a-busy-worker",
@@ -44,7 +41,6 @@ MUTATIONS = (
         'routed.slurm.append(acts.CancelJob(task.ref, "its Job is deleted"))\n        return',
         "return",
         "the Slurm job of a deleted Job goes on",
-        PLAN,
     ),
     Mutation(
         "the-finalizer-stays",
@@ -53,7 +49,6 @@ MUTATIONS = (
         "routed.kube.append(acts.DropFinalizer(job))",
         "del job",
         "the owner of an orphan can never be deleted",
-        PLAN,
     ),
     Mutation(
         "a-pod-that-is-gone-keeps-its-charge",
@@ -62,15 +57,5 @@ MUTATIONS = (
         '        yield from _ended(grant, last, world, "pod gone")\n        return',
         "        del last\n        return",
         "scaling to zero frees nothing",
-        PLAN,
-    ),
-    Mutation(
-        "gated-pods-count-as-running",
-        "Q18",
-        PODS,
-        "    if gated(pod):\n        return PodLife.GATED\n",
-        "",
-        "a replica that waits is not told from one that starts",
-        PLAN,
     ),
 )

@@ -12,7 +12,7 @@ from tests.property.mutants.mutation import ROOT, Mutation
 
 LONGEST_S = 240
 RULES = tuple(f"Q{number}" for number in range(1, 23))
-FAILED = 1  # pytest's exit code when tests ran and some failed; a broken collection is another one
+FAILED = 1  # pytest's exit code when tests ran and some failed, and with -x also when a collection did
 OUTPUT = 3000  # characters of the run's end that a failure shows
 
 
@@ -48,3 +48,5 @@ def test_the_rules_tests_fail_when_the_rule_is_broken(mutation: Mutation) -> Non
     )
     shown = (run.stdout + run.stderr)[-OUTPUT:]
     assert run.returncode == FAILED, f"{mutation.rule}, {mutation.why}: pytest ended with {run.returncode}\n{shown}"
+    assert "\nFAILED " in run.stdout, f"{mutation.rule}: no test failed, the run did\n{shown}"
+    assert "\nERROR " not in run.stdout, f"{mutation.rule}: the run failed beside its tests\n{shown}"
