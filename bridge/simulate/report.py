@@ -141,8 +141,9 @@ def _verdict(found: Mapping[str, Any] | None) -> str:
         + "."
     )
     if worst is not None:
-        how = "worse" if worst["worse_by_s"] > 0 else "better"
-        told += f" The team that gains least, {worst['team']}, is {_span(abs(worst['worse_by_s']))} {how}."
+        by_s = worst["worse_by_s"]
+        change = f"{_span(abs(by_s))} {'worse' if by_s > 0 else 'better'}" if by_s else "neither better nor worse"
+        told += f" The team that gains least, {worst['team']}, is {change}."
     rows = [
         [
             each["team"],
