@@ -120,6 +120,8 @@ def lent_out(rng: random.Random) -> World:
     for index in range(40):
         if grant := _grant(rng, index, names, nodes, held):
             held.append(Holding(grant, priority=rng.randrange(3)))
+    if rng.random() < 0.4:  # nodes came beyond what quota gives out: room is free, quota is not
+        nodes += [NodeSupply(NodeName(f"spare{i}"), FLAVOR, 4) for i in range(2)]
     count = rng.choice([1, 1, 2])
     gpus = rng.randint(1, 4)
     if own < gpus * count:

@@ -20,7 +20,8 @@ OWNERS = (TeamName("a"), TeamName("b"), TeamName("c"))
 def _crowd(rng: random.Random) -> tuple[World, list[Workload]]:
     """Draw a full platform whose owners lent everything out and all ask for it at once, more than there is."""
     world = reclaim_worlds.lent_out(rng)
-    share = sum(node.total for node in world.nodes) // len(OWNERS)
+    (shared,) = [spec.quotas[FLAVOR].guarantee for spec in world.specs if spec.parent is None]
+    share = shared // len(OWNERS)
     owners = [TeamSpec(name, TeamName("org"), quotas={FLAVOR: Quota(share)}) for name in OWNERS]
     specs = tuple(spec for spec in world.specs if spec.name != "owner") + tuple(owners)
     waiting = [
