@@ -213,7 +213,7 @@ class Pass:
             return Answer.QUOTA
         ahead = self.ahead(w)
         answers = {self._behind(w, used, ahead)}
-        if ahead:
+        if self.keepers:
             answers.add(self._behind(w, used, self.ahead(w, late=True)))
             answers.add(self._behind(w, used, [keeper for keeper in ahead if keeper.sure]))
         return answers.pop() if len(answers) == 1 else Answer.OPEN
@@ -244,7 +244,8 @@ class Pass:
         """Return those who keep something from `w`.
 
         When a keeper can start at the earliest is asked when it begins to keep or, `late`, when it is passed: what
-        starts in between may have told an end. The rules leave that open.
+        starts in between may have told an end, and what is kept for `w` itself is not counted against it. The rules
+        leave that open.
         """
         within = self.within(w.team, w.gpus, self.used(self._without_own(w)))
         return [keeper for keeper in self.keepers if self._binds(keeper, w, within=within, late=late)]
@@ -255,7 +256,8 @@ class Pass:
         if w.time_limit_s is None or w.endless:
             return True
         first = keeper.workload
-        starts_ms = self._earliest(first, self._without_own(first)) if late else keeper.starts_ms
+        others = [piece for piece in self._without_own(first) if piece.owner != w.id]
+        starts_ms = self._earliest(first, others) if late else keeper.starts_ms
         return starts_ms == NEVER_MS or self.world.now_ms + w.time_limit_s * 1000 > starts_ms
 
     # --- who keeps -----------------------------------------------------------------------------------------------
