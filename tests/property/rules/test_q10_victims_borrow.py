@@ -36,8 +36,8 @@ def test_no_team_within_its_guarantee_loses_anything(
                 for victim in mark.victims:
                     lost.setdefault(victim.team, []).append(victim.gpus)
                     assert before[victim.team] > guarantee[victim.team], f"{victim.team} borrows nothing"
-            for team, gpus in lost.items():  # all but the last of an indivisible one leave it at its guarantee or above
-                assert before[team] - (sum(gpus) - max(gpus)) > guarantee[team]
+            for loser, sizes in lost.items():  # but for one indivisible gang it stays at its guarantee or above
+                assert before[loser] - (sum(sizes) - max(sizes)) > guarantee[loser]
             for mark in platform.marks().values():
                 for victim in mark.victims:
                     platform.end(victim.workload, again=True)

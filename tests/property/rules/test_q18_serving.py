@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from bridge import wellknown
 from bridge.kube import port
 from bridge.kube.port import Object
+from bridge.workloads.model import WorkloadId
 from tests.unit.platform_of_three import Three
 
 TEAM = "bravo"
@@ -47,7 +48,9 @@ class Deployment:
         granted = {g.workload: g.gpus for g in self.platform.ledger.grants() if g.team == TEAM}
         open_ones = [p for p in self.pods() if not gated(p)]
         for pod in open_ones:
-            assert granted.get(f"pod/{pod['metadata']['uid']}") == self.gpus, "a replica runs that nobody granted"
+            assert granted.get(WorkloadId(f"pod/{pod['metadata']['uid']}")) == self.gpus, (
+                "a replica runs that nobody granted"
+            )
         assert sum(granted.values()) <= 16
         assert len(granted) == len({g.workload for g in self.platform.ledger.grants() if g.team == TEAM})
 

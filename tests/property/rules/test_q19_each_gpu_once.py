@@ -31,10 +31,10 @@ def test_no_decision_uses_a_device_twice_or_one_that_is_out_of_service_or_unmana
         for grant in platform.ledger.grants():
             for name, gpus in grant.placement.items():
                 on[name][grant.system] += gpus
-        for name, mark in platform.marks().items():
-            if name not in granted and mark.lapses_ms > platform.now_ms and name in told.waiting:
-                for node, gpus in mark.placement.items():
-                    on[node][platform.asked[name].system] += gpus
+        for asker, mark in platform.marks().items():
+            if asker not in granted and mark.lapses_ms > platform.now_ms and asker in told.waiting:
+                for name, gpus in mark.placement.items():
+                    on[name][platform.asked[asker].system] += gpus
         for placed in told.admitted:
             for name, gpus in placed.placement.items():
                 on[name][placed.workload.system] += gpus
@@ -122,7 +122,7 @@ def test_the_ledgers_columns_hold_each_device_of_a_node_exactly_once(steps: list
             strangers: dict[str, int] = {}
             for pod in platform.kube.list(port.PODS, namespace="strangers").items:
                 strangers[pod["spec"]["nodeName"]] = strangers.get(pod["spec"]["nodeName"], 0) + 1
-            for name in {*held, *strangers}:
-                assert held.get(name, 0) + strangers.get(name, 0) <= 8, f"{name} is given away twice"
+            for where in {*held, *strangers}:
+                assert held.get(where, 0) + strangers.get(where, 0) <= 8, f"{where} is given away twice"
     assert not platform.ledger.verify()
     platform.ledger.close()

@@ -50,16 +50,16 @@ def test_squeue_kubectl_and_the_api_give_the_same_reason_and_sentence(crowd: lis
         assert (told.workload.reason, told.workload.text) == (waits.reason, waits.text)
     for job_id in jobs:
         job = platform.slurm.job(job_id)
-        waits = beat.plan.waits.get(WorkloadId(f"slurm/main/{job.key}"))
-        if waits is not None:
-            assert job.comment_text == f"{waits.reason.value}: {waits.text}"
+        known = beat.plan.waits.get(WorkloadId(f"slurm/main/{job.key}"))
+        if known is not None:
+            assert job.comment_text == f"{known.reason.value}: {known.text}"
     for number, (team, is_job, _) in enumerate(crowd):
         if not is_job and f"w{number}" in platform.names(team):
             pod = platform.found(team, f"w{number}")
-            waits = beat.plan.waits.get(WorkloadId(f"pod/{pod['metadata']['uid']}"))
+            known = beat.plan.waits.get(WorkloadId(f"pod/{pod['metadata']['uid']}"))
             shown = [c for c in pod["status"].get("conditions", []) if c["type"] == jobstatus.ADMITTED_CONDITION]
-            if waits is not None:
-                assert [(c["reason"], c["message"]) for c in shown] == [(waits.reason.value, waits.text)]
+            if known is not None:
+                assert [(c["reason"], c["message"]) for c in shown] == [(known.reason.value, known.text)]
     platform.ledger.close()
 
 
