@@ -55,7 +55,8 @@ def cycle(ledger: SqlLedger, key: str) -> list[str]:
     """Read, decide, write one batch; return what was granted."""
     held = ledger.grants()
     free = CAPACITY - sum(grant.gpus for grant in held)
-    now_ms, told = SystemClock().now_ms(), []
+    now_ms = SystemClock().now_ms()
+    told: list[str] = []
     with ledger.batch():
         for grant in held:
             if grant.state is GrantState.RESERVED:
