@@ -11,8 +11,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0
-# The compiler's own garbage collection is a third of the build; it collects only where memory would get short.
-export GOGC=off GOMEMLIMIT=2GiB
 
 go mod init slurmbridge.dev/kubernetes
 go_mod=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)",/\1/p')
