@@ -25,8 +25,19 @@ class Evicted:
 
 
 def evict(gateway: Gateway, pod: Object) -> Evicted:
-    """Evict exactly this pod (by UID). What could not be asked or was not answered raises, as for any write."""
+    """Evict exactly this pod (by UID). What could not be asked or was not answered raises, as for any write.
+
+    Looked at first: the API server tries an eviction whose UID is another's again for ten seconds (its
+    EvictionsRetry, 20 x 500 ms) before it answers, and whoever asks would wait as long. The UID in the request is for
+    a pod that is replaced in between.
+    """
     meta = pod["metadata"]
+    try:
+        there = gateway.get(port.PODS, meta["name"], namespace=meta["namespace"])
+    except NotFoundError:
+        return Evicted(Outcome.GONE)
+    if there["metadata"]["uid"] != meta["uid"]:
+        return Evicted(Outcome.GONE)
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
