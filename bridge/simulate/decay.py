@@ -4,7 +4,8 @@ With u devices held since time t, and the average a at t, the average at a later
 
     u + (a - u) 2^(-(t' - t) / half-life)
 
-the same in one step or in a thousand. It starts at 0: before the simulation nobody held anything.
+the same in one step or in a thousand. It starts at 0: before the simulation nobody held anything. bridge.ledger.decay
+has the same average as a sum over recorded spans; here no span is kept, only the last change. A test holds them equal.
 """
 
 from bridge.admission.model import History

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.ledger.decay import decayed
+from bridge.ledger.port import Held
 from bridge.quota.model import Quota, TeamName, TeamSpec
 from bridge.simulate import cases, comparison, figures, fleet, teams
 from bridge.simulate.decay import Decay
@@ -197,6 +199,17 @@ def test_decayed_use_is_the_same_in_one_step_and_in_many() -> None:
     assert many.at(10 * H)[A, FLAVOR] == pytest.approx(4.0)
     assert one.at(20 * H)[A, FLAVOR] == pytest.approx(6.0)
     assert Decay(0, 0).at(5) == {}
+
+
+def test_decayed_use_is_what_the_ledger_makes_of_the_same_spans() -> None:
+    """Q17: the simulator steps from change to change, the bridge sums spans; both order alike."""
+    stepped = Decay(10 * H, 0)
+    for gpus, at_ms in ((8, H), (4, 2 * H), (-8, 7 * H), (-3, 11 * H)):
+        stepped.change(A, FLAVOR, gpus, at_ms)
+    amounts = ((8, H, 2 * H), (12, 2 * H, 7 * H), (4, 7 * H, 11 * H), (1, 11 * H, None))
+    spans = [Held(A, System.SLURM, FLAVOR, gpus, begun_ms, ended_ms) for gpus, begun_ms, ended_ms in amounts]
+    for now_ms in (11 * H, 12 * H + 7, 400 * H):
+        assert stepped.at(now_ms)[A, FLAVOR] == pytest.approx(decayed(spans, now_ms, 10 * H)[A, FLAVOR], rel=1e-9)
 
 
 def test_series_are_exact_means() -> None:
